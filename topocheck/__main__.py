@@ -1,0 +1,5 @@
+"""``python -m topocheck``."""
+
+from topocheck.cli import main
+
+main()

@@ -1,0 +1,71 @@
+"""What every source answers. A source hands out raw text and where it came from; it knows no meaning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+# sosreport's rule for turning a command into a file name (sos/utilities.py, `mangle_command`).
+_UNSAFE = re.compile(r"[^\w\-./]+")
+
+MAX_TEXT_BYTES = 64 * 1024 * 1024  # interface section 1: what is read of one file or of standard input
+
+
+class Raw(NamedTuple):
+    """One text as the machine's tool printed it.
+
+    input: the command or absolute path it is the output of ("nvidia-smi topo -m", "/proc/cmdline"), as far as the
+    source knows; name: the file it was read from, for messages.
+    """
+
+    input: str
+    text: str
+    name: str
+
+
+class Missing(NamedTuple):
+    """An input that should have been there and is not, with the reason in plain words."""
+
+    input: str
+    reason: str
+
+
+class Source(Protocol):
+    """Where raw text comes from: this machine, a folder, one file, standard input."""
+
+    @property
+    def kind(self) -> str:
+        """One of live, folder, archive, root, sosreport, bug-report, nccl-xml, hwloc-xml, text."""
+
+    @property
+    def name(self) -> str:
+        """What the user would call it: a path, "stdin", a host name."""
+
+    def texts(self, commands: Sequence[str], paths: Sequence[str]) -> list[Raw | Missing]:
+        """Every text there is.
+
+        A live source runs `commands` and reads `paths`; a folder ignores both and hands out all its files that
+        are not part of a tree (`sys/…`), since people name files as they like and probes recognise them.
+        """
+
+    def read(self, path: str) -> str | None:
+        """The text of a file of the machine's tree ("/sys/class/infiniband/mlx5_0/fw_ver"), stripped; None if not there."""
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """The same as bytes (PCI config space); None if not there or not readable."""
+
+    def glob(self, pattern: str) -> list[str]:
+        """Paths of the machine's tree that match ("/sys/bus/pci/devices/*"), sorted."""
+
+    def realpath(self, path: str) -> str | None:
+        """Where a link of the machine's tree points, from the tree's own root; None if not known."""
+
+
+def mangle(command: str) -> str:
+    """The file name sosreport gives to a command's output.
+
+    >>> mangle("nvidia-smi topo -m")
+    'nvidia-smi_topo_-m'
+    """
+    return _UNSAFE.sub("_", command).replace("/", ".").strip(" ._-")[:255]
