@@ -101,7 +101,7 @@ class PciFunction:
 
 @dataclass(frozen=True, slots=True)
 class PciListing:
-    """How whole a listing of PCI functions is: `whole` when root ports or host bridges are in it (interface section 3)."""
+    """How whole a listing of PCI functions is: `whole` when root ports or host bridges are in it."""
 
     witness: str
     whole: bool
@@ -155,8 +155,8 @@ class MatrixRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """`nvidia-smi topo -m` or `-mp`. `cells[(row, column)]` is the token as printed, SOC read as SYS; names are those of
-    the header ("GPU0", "NIC3", "mlx5_0"); `legend` maps NICn to the RDMA name where the legend is sound."""
+    """`nvidia-smi topo -m` or `-mp`. `cells[(row, column)]` is the token as printed, SOC read as SYS; names are those
+    of the header ("GPU0", "NIC3", "mlx5_0"); `legend` maps NICn to the RDMA name where the legend is sound."""
 
     witness: str  # "nvidia-smi topo -m" or "nvidia-smi topo -mp"
     names: tuple[str, ...]
@@ -248,7 +248,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class RdmaPort:
-    """One port of an RDMA device, state in lower case: active, down, init, armed; physical: linkup, polling, disabled."""
+    """One port of an RDMA device, in lower case: state active, down, init, armed; physical linkup, polling, disabled."""
 
     port: int
     state: str | None = None
@@ -299,6 +299,7 @@ class BandwidthLimit:
     capable_speed_gts: float | None
     capable_width: int | None
     line: Evidence
+    driver: str | None = None  # who printed it: "mlx5_core", "pci"
 
 
 @dataclass(frozen=True, slots=True)

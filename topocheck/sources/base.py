@@ -50,7 +50,7 @@ class Source(Protocol):
         """
 
     def read(self, path: str) -> str | None:
-        """The text of a file of the machine's tree ("/sys/class/infiniband/mlx5_0/fw_ver"), stripped; None if not there."""
+        """The text of a file of the machine's tree ("/sys/class/infiniband/mlx5_0/fw_ver"), stripped; None if absent."""
 
     def read_bytes(self, path: str) -> bytes | None:
         """The same as bytes (PCI config space); None if not there or not readable."""
