@@ -1,0 +1,1 @@
+"""Where raw text comes from. A source knows no meaning."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 # sosreport's rule for turning a command into a file name (sos/utilities.py, `mangle_command`).
@@ -31,8 +32,24 @@ class Missing(NamedTuple):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a source knows of its own making; all None or empty where it does not know."""
+
+    host: str | None = None
+    time: str | None = None  # of the capture, "2026-11-20T03:04:05Z"
+    privileged: bool | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict)  # file in the folder → command or path
+    missing: tuple[Missing, ...] = ()
+    realpath: Mapping[str, str] = field(default_factory=dict)  # "/sys/bus/pci/devices/…" → "/sys/devices/…"
+
+
 class Source(Protocol):
     """Where raw text comes from: this machine, a folder, one file, standard input."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """Host, time and rights of the capture, as far as it says."""
 
     @property
     def kind(self) -> str:
@@ -42,15 +59,16 @@ class Source(Protocol):
     def name(self) -> str:
         """What the user would call it: a path, "stdin", a host name."""
 
-    def texts(self, commands: Sequence[str], paths: Sequence[str]) -> list[Raw | Missing]:
-        """Every text there is.
+    def texts(self, commands: Sequence[str], paths: Sequence[str]) -> Iterable[Raw | Missing]:
+        """Every text there is, one after the other, so that no more than one need be held.
 
-        A live source runs `commands` and reads `paths`; a folder ignores both and hands out all its files that
-        are not part of a tree (`sys/…`), since people name files as they like and probes recognise them.
+        A live source runs `commands` and reads `paths`. A folder hands out all its files, since people name files
+        as they like and probes recognise them; of what is a copy of the system (`proc/…`, `etc/…`,
+        `sos_commands/…`: thousands of files) only what `commands` and `paths` ask for.
         """
 
     def read(self, path: str) -> str | None:
-        """The text of a file of the machine's tree ("/sys/class/infiniband/mlx5_0/fw_ver"), stripped; None if absent."""
+        """The text of a file of the machine's tree ("/sys/class/infiniband/mlx5_0/fw_ver"), stripped, or None."""
 
     def read_bytes(self, path: str) -> bytes | None:
         """The same as bytes (PCI config space); None if not there or not readable."""
@@ -59,7 +77,7 @@ class Source(Protocol):
         """Paths of the machine's tree that match ("/sys/bus/pci/devices/*"), sorted."""
 
     def realpath(self, path: str) -> str | None:
-        """Where a link of the machine's tree points, from the tree's own root; None if not known."""
+        """Where a link of the machine's tree points, from the tree's own root; None if no link of it is known."""
 
 
 def mangle(command: str) -> str:

@@ -1,0 +1,114 @@
+"""One command, run without a shell, that ends in time whatever it does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from topocheck.sources.base import MAX_TEXT_BYTES
+
+_CHUNK_BYTES = 1 << 16
+_TICK_S = 0.05
+_GRACE_S = 0.5  # between SIGTERM and SIGKILL, and after that before the child is abandoned
+_STDERR_BYTES = 4096
+_MORE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/amazon/efa/bin:/opt/mellanox/bin"
+
+_abandoned: list[subprocess.Popen[bytes]] = []  # children in state D: held, so that nobody waits for them
+
+
+class Outcome(NamedTuple):
+    """What a command left. `error` is the plain reason why it did not run to its end, None if it did."""
+
+    stdout: bytes
+    stderr: bytes
+    exit_code: int | None
+    cut: bool
+    error: str | None
+
+
+def environment(path: str | None = None) -> dict[str, str]:
+    """The environment commands run in: this one's, in the C locale, with the places of system tools added."""
+    searched = os.environ.get("PATH", "") if path is None else path
+    return {**os.environ, "LC_ALL": "C", "LANG": "C", "PATH": f"{searched}:{_MORE_PATH}" if searched else _MORE_PATH}
+
+
+def run(command: str, deadline_s: float, env: Mapping[str, str], limit: int = MAX_TEXT_BYTES) -> Outcome:
+    """Run a command until it ends or `time.monotonic()` passes `deadline_s`."""
+    words = shlex.split(command)
+    program = shutil.which(words[0], path=env["PATH"])
+    if program is None:
+        return Outcome(b"", b"", None, False, f"{words[0]} is not installed")
+    try:
+        child = subprocess.Popen(
+            [program, *words[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(env),
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Outcome(b"", b"", None, False, f"{words[0]} cannot be started: {error.strerror}")
+    started_s = time.monotonic()
+    out, err, cut = _read(child, deadline_s, limit)
+    ended = _end(child, cut or time.monotonic() >= deadline_s)
+    reason = None
+    if cut:
+        reason = f"printed more than {limit >> 20} MB: the rest was not read"
+    elif time.monotonic() >= deadline_s and (not ended or child.returncode in (-signal.SIGTERM, -signal.SIGKILL)):
+        reason = f"no answer within {time.monotonic() - started_s:.0f} s" + ("" if ended else "; it cannot be killed")
+    return Outcome(out, err, child.returncode, cut, reason)
+
+
+def _read(child: subprocess.Popen[bytes], deadline_s: float, limit: int) -> tuple[bytes, bytes, bool]:
+    """What the child prints until both its pipes close, it ends, or time or space runs out."""
+    out, err = bytearray(), bytearray()
+    with selectors.DefaultSelector() as selector:
+        for pipe, buffer in ((child.stdout, out), (child.stderr, err)):
+            assert pipe is not None
+            selector.register(pipe, selectors.EVENT_READ, buffer)
+        while selector.get_map() and len(out) <= limit:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                break
+            ready = selector.select(min(left_s, _TICK_S))
+            if not ready and child.poll() is not None:
+                break  # a grandchild may hold the pipe open for ever
+            for key, _ in ready:
+                chunk = os.read(key.fd, _CHUNK_BYTES)
+                if not chunk:
+                    selector.unregister(key.fileobj)
+                elif key.data is out or len(err) < _STDERR_BYTES:
+                    key.data.extend(chunk)
+    return bytes(out[:limit]), bytes(err[:_STDERR_BYTES]), len(out) > limit
+
+
+def _end(child: subprocess.Popen[bytes], at_once: bool) -> bool:
+    """See the child off, with its whole process group if it must be killed; False if that is not possible."""
+    for pipe in (child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
+    try:
+        child.wait(0 if at_once else _GRACE_S)
+        return True
+    except subprocess.TimeoutExpired:
+        pass
+    for kill in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, kill)
+        try:
+            child.wait(_GRACE_S)
+            return True
+        except subprocess.TimeoutExpired:
+            continue
+    _abandoned.append(child)
+    return False

@@ -1,0 +1,35 @@
+"""What the user named → the source that reads it."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from topocheck.errors import SourceError
+from topocheck.sources.base import Source
+from topocheck.sources.reading import reason_of
+
+
+def open_source(spec: str | None, *, root: str | None = None, budget_s: float = 20.0) -> Source:
+    """The source for a path, "-" for standard input, None for this machine. SourceError if it cannot be opened.
+
+    `root` and `budget_s` are the live source's: where its files lie, and how long its commands may take together.
+    """
+    if spec is None:
+        from topocheck.sources.live import LiveSource
+
+        return LiveSource(root=root or "/", budget_s=budget_s)
+    from topocheck.sources.text import open_file, open_stdin
+
+    if spec in ("-", "/dev/stdin"):
+        return open_stdin()
+    try:
+        mode = Path(spec).stat().st_mode
+    except (OSError, ValueError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else "no such file"
+        raise SourceError(f"{spec}: {reason}: give a folder, a file, or - for standard input") from None
+    if stat.S_ISDIR(mode):
+        from topocheck.sources.folder import FolderSource
+
+        return FolderSource(spec)
+    return open_file(spec)

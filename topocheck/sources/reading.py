@@ -1,0 +1,110 @@
+"""Bytes to text, with a limit: one file or standard input at a time."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from topocheck.errors import SourceError
+from topocheck.sources.base import MAX_TEXT_BYTES, Missing
+
+_CHUNK_BYTES = 1 << 20
+_SNIFF_CHARS = 8192  # a NUL among the first 8 KB makes a file binary
+_ARCHIVES = (
+    (b"\x1f\x8b", "a gzip file"),
+    (b"BZh", "a bzip2 file"),
+    (b"\xfd7zXZ\x00", "an xz file"),
+    (b"PK\x03\x04", "a zip file"),
+    (b"\x28\xb5\x2f\xfd", "a zstd file"),
+)
+_KINDS = (
+    (stat.S_ISCHR, "a character device"),
+    (stat.S_ISBLK, "a block device"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+def read_fd(fd: int, limit: int = MAX_TEXT_BYTES) -> tuple[bytes, bool]:
+    """At most `limit` bytes of an open file, and whether there was more."""
+    data = bytearray()
+    while len(data) <= limit:
+        chunk = os.read(fd, min(_CHUNK_BYTES, limit + 1 - len(data)))
+        if not chunk:
+            return bytes(data), False
+        data += chunk
+        if len(data) == len(chunk) and archive_kind(data) is None and b"\0\0\0\0" in data[:_SNIFF_CHARS]:
+            break  # binary for certain (no UTF-16 text holds four NULs in a row): the rest would be read in vain
+    return bytes(data[:limit]), True
+
+
+def read_file(path: str | Path, limit: int = MAX_TEXT_BYTES) -> tuple[bytes, bool]:
+    """The same by name. Never blocks on a pipe; OSError where it cannot be read or is no plain file."""
+    kind = special_kind(Path(path).stat().st_mode)  # before opening: to open a device may do something
+    if kind is not None:
+        raise OSError(f"is {kind}")
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return read_fd(fd, limit)
+    finally:
+        os.close(fd)
+
+
+def special_kind(mode: int) -> str | None:
+    """What a file is when it is neither a plain file nor a folder."""
+    return next((word for test, word in _KINDS if test(mode)), None)
+
+
+def archive_kind(data: bytes | bytearray) -> str | None:
+    """Which archive the bytes are, None for none."""
+    if data[257:262] == b"ustar":
+        return "a tar file"
+    return next((word for magic, word in _ARCHIVES if data.startswith(magic)), None)
+
+
+def decode(data: bytes) -> str | None:
+    """The bytes as text, None if they are no text.
+
+    UTF-8 with replacement; UTF-16, which PowerShell's `>` writes, by its mark; line ends as Unix writes them.
+    """
+    utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    text = data.decode("utf-16" if utf16 else "utf-8-sig", errors="replace")
+    if "\0" in text[:_SNIFF_CHARS]:
+        return None
+    return text.replace("\r\n", "\n") if "\r\n" in text else text
+
+
+def text_or_gaps(input_: str, data: bytes, cut: bool) -> tuple[str | None, list[Missing]]:
+    """The text of one input, None if it has none, and what there is to say of it."""
+    if not data:
+        return None, [Missing(input_, "empty")]
+    archive = archive_kind(data)
+    if archive is not None:
+        return None, [Missing(input_, f"{archive}: archives are not read yet; unpack it")]
+    text = decode(data)
+    if text is None:
+        return None, [Missing(input_, "binary, not text")]
+    if not text.strip():
+        return None, [Missing(input_, "empty")]
+    if cut:
+        return text, [Missing(input_, f"only the first {len(data) >> 20} MB were read")]
+    return text, []
+
+
+def reason_of(error: OSError) -> str:
+    """The system's words for why a file could not be read, in lower case."""
+    words = error.strerror or str(error)
+    return words[:1].lower() + words[1:]
+
+
+def printable(name: str) -> str:
+    """A file's name as it may be shown: what is no character of a line of text becomes a question mark."""
+    return name if name.isprintable() else "".join(char if char.isprintable() else "?" for char in name)
+
+
+def archive_error(name: str, data: bytes) -> None:
+    """SourceError if the bytes are an archive: this version reads what is in one only once it is unpacked."""
+    archive = archive_kind(data)
+    if archive is not None:
+        raise SourceError(f"{name}: {archive}: archives are not read yet: unpack it and give the folder or file")

@@ -1,0 +1,125 @@
+"""The machine's own file tree (`/sys`, `/proc`, …) below some root: `/` itself, or a copy of it in a folder.
+
+A copy is not to be trusted: its links are followed as the machine would have followed them, from the copy's root, and
+never lead out of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from topocheck.sources.reading import decode, read_file
+
+_MAX_LINKS = 40  # the kernel's own limit
+_MAX_VALUE_BYTES = 1 << 20  # a file of the tree is a value or a short table
+
+
+class Tree:
+    """Reads below `root`. `links` adds what links pointed to where the copy was made without them."""
+
+    def __init__(self, root: str, links: Mapping[str, str] | None = None) -> None:
+        self._root = root.rstrip("/")
+        self._links = links or {}
+        self._targets: dict[str, str | None] = {}
+
+    def read(self, path: str) -> str | None:
+        """The text of a file, stripped; None if not there or not readable."""
+        data = self.read_bytes(path)
+        text = None if data is None else decode(data)
+        return None if text is None else text.strip()
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """The bytes of a file; None if not there or not readable."""
+        place = self.place(path)
+        if place is None:
+            return None
+        try:
+            return read_file(place, _MAX_VALUE_BYTES)[0]
+        except OSError:
+            return None
+
+    def glob(self, pattern: str) -> list[str]:
+        """Paths that match, sorted. `*` stands for one name, not for a path."""
+        found = [""]
+        for part in pattern.strip("/").split("/"):
+            if any(letter in part for letter in "*?["):
+                found = [f"{at}/{name}" for at in found for name in self._names(at or "/") if fnmatchcase(name, part)]
+            else:
+                found = [f"{at}/{part}" for at in found]
+        return sorted(path for path in found if self._exists(path))
+
+    def realpath(self, path: str) -> str | None:
+        """Where a link points; None if there is none on the way (a copy without links cannot say)."""
+        path = _normal(path)
+        for end in _prefixes(path):
+            if end in self._links:
+                return self._links[end] + path[len(end) :]
+        real = self.resolve(path)
+        return real if real is not None and real != path else None
+
+    def place(self, path: str) -> str | None:
+        """Where a path of the tree really lies, links followed; None if links go in circles."""
+        real = self.resolve(path)
+        return None if real is None else self._root + real
+
+    def resolve(self, path: str) -> str | None:
+        """The path with every link followed, a missing end kept as it is; None if links go in circles."""
+        here, links_left = "", _MAX_LINKS
+        pending = _parts(path)
+        while pending:
+            name = pending.pop()
+            if name == "..":
+                here = here.rpartition("/")[0]
+                continue
+            target = self._target(f"{here}/{name}")
+            if target is None:
+                here = f"{here}/{name}"
+                continue
+            if links_left == 0:
+                return None
+            links_left -= 1
+            here = "" if target.startswith("/") else here
+            pending += _parts(target)
+        return here or "/"
+
+    def _target(self, path: str) -> str | None:
+        """What a link says; None if the path is none or not there."""
+        if path not in self._targets:
+            try:
+                self._targets[path] = self._inside(os.readlink(self._root + path))
+            except OSError:
+                self._targets[path] = None
+        return self._targets[path]
+
+    def _inside(self, target: str) -> str:
+        """An absolute link that names the folder itself, cut to the tree's own root."""
+        return target[len(self._root) :] if self._root and target.startswith(f"{self._root}/") else target
+
+    def _names(self, path: str) -> list[str]:
+        place = self.place(path)
+        try:
+            return [] if place is None else os.listdir(place)
+        except OSError:
+            return []
+
+    def _exists(self, path: str) -> bool:
+        place = self.place(path)
+        return place is not None and os.path.lexists(place)
+
+
+def _normal(path: str) -> str:
+    """The path from "/", without "." and ".."."""
+    return os.path.normpath(f"/{path.lstrip('/')}")
+
+
+def _parts(path: str) -> list[str]:
+    """The names of a path, last first."""
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def _prefixes(path: str) -> list[str]:
+    """The path and those above it, longest first."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(len(parts), 1, -1)]
