@@ -1,0 +1,181 @@
+"""`lspci -vv` and its kin (`-v`, `-nn`, `-n`, `-k`, plain): PCI functions, their links, BARs, ACS, drivers.
+
+    1b:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 SXM5 80GB] [10de:2330] (rev a1)
+            NUMA node: 0
+            Region 1: Memory at 21000000000 (64-bit, prefetchable) [size=128G]
+            Capabilities: [60] Express (v2) Endpoint, MSI 00
+                    DevCap: MaxPayload 256 bytes, PhantFunc 0
+                    DevCtl: CorrErr- NonFatalErr+ FatalErr+ UnsupReq-
+                            RlxdOrd+ ExtTag+ PhantFunc- AuxPwr- NoSnoop-
+                            MaxPayload 256 bytes, MaxReadReq 512 bytes
+                    LnkCap: Port #0, Speed 32GT/s, Width x16, ASPM not supported
+                    LnkSta: Speed 16GT/s (downgraded), Width x8 (downgraded)
+            Kernel driver in use: nvidia
+
+The indentation is not trusted: it gets lost, or turned to blanks, on the way through terminals and mail. What a line
+belongs to is told by the device line above it and by the line's own first words; the first of a kind counts, since a
+`grep` keeps lines of devices whose device line it dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from topocheck.facts import Evidence, Fact, Gap, PciFunction, PciListing, full_bdf
+from topocheck.hardware.pci_ids import NVIDIA
+from topocheck.probes.lspci_caps import BARE, FIELDS, LINK_FIELDS, WRAPPED, capability
+from topocheck.probes.lspci_header import BDF, INDENT, header_values, match_header, unwrapped
+
+INPUT = "lspci -vv"
+COMMANDS = ("lspci -D -nn -vv",)
+PATHS: tuple[str, ...] = ()
+NAME = r"(?:sudo_)?lspci(?:_-[nvxkmbDs]+)*(?:_-[sd]_[\w.:-]+)?(?:_-[nvxk]+)*(?:_grep_.*)?(?:[._](?:txt|log|out))?$"
+
+_MAX_LINE = 4096  # characters of a line that are looked at
+_HEX = frozenset("0123456789abcdefABCDEF")
+_HEADER_LINE = re.compile(rf"\n[ \t>\u00a0]{{0,40}}{BDF}[ \t\u00a0]+[^\s:\"][^:\n\"]{{1,80}}:[ \t\u00a0]+\S")
+_FIELD_LINE = re.compile(r"\n[ \t>\u00a0]{0,40}(?:LnkSta|LnkCap|ACSCtl|ACSCap|DevCtl):[ \t]")
+_COMMAND = re.compile(rf"\blspci\b.{{0,200}}?\s-s\s*({BDF})(?:\s|$)")
+
+
+def sniff(text: str) -> bool:
+    """Whether device lines or capability lines of lspci occur."""
+    head = "\n" + text[:_MAX_LINE]
+    return any(pattern.match(head) or pattern.search(text) for pattern in (_HEADER_LINE, _FIELD_LINE))
+
+
+class _Entry:
+    """One function while its lines are read."""
+
+    __slots__ = ("bdf", "cut", "in_capabilities", "lines", "shows_driver", "values")
+
+    def __init__(self, bdf: str) -> None:
+        self.bdf = bdf
+        self.values: dict[str, Any] = {}
+        self.lines: dict[str, Evidence] = {}
+        self.in_capabilities = False  # Regions and Flags from here on are not the function's own
+        self.shows_driver = False
+        self.cut = False  # lines have been left out by hand
+
+
+def parse(text: str) -> Iterator[Fact]:
+    """The functions in the text, how whole the listing is, and lines that belong to no device."""
+    entries, orphans = _read(text.split("\n"))
+    entries = [entry for entry in entries if entry.lines]
+    if orphans:
+        fields = ", ".join(sorted(orphans))
+        yield Gap(INPUT, f"{orphans.total()} lines ({fields}) without the device line they belong to")
+    if not entries:
+        return
+    shows_drivers = any(entry.shows_driver for entry in entries)
+    owners = _virtual_functions(entries)
+    functions = [
+        _function(entry, shows_drivers and entry is not entries[-1], owners.get(entry.bdf)) for entry in entries
+    ]
+    yield from functions
+    has_links = any(key in entry.lines for entry in entries for key in ("LnkCap", "LnkSta"))
+    yield PciListing(INPUT, whole=any(map(_is_top, functions)), has_links=has_links)
+
+
+def _read(lines: list[str]) -> tuple[list[_Entry], Counter[str]]:
+    """One pass over the lines: the functions, and how many lines of each field had no device line above them."""
+    entries: list[_Entry] = []
+    orphans: Counter[str] = Counter()
+    entry: _Entry | None = None
+    for index, raw in enumerate(lines):
+        line = (raw if len(raw) <= _MAX_LINE else raw[:_MAX_LINE]).lstrip(INDENT)
+        key = line[: line.find(":")]
+        if key in FIELDS:
+            if (entry is None or not _take(entry, key, lines, index)) and key in LINK_FIELDS:
+                orphans[key] += 1
+        elif key == "Capabilities":
+            if entry is not None:
+                entry.in_capabilities = True
+                entry.values.update(capability(line))
+        elif line[:1] in _HEX and match_header(line):
+            before, entry = entry, _open(lines, index, line)
+            if before is not None and before.bdf == entry.bdf and not before.lines:
+                entries.pop()  # the command line just above has named it already
+            entries.append(entry)
+        elif "lspci" in line:
+            command = _COMMAND.search(line)
+            entry = _Entry(full_bdf(command.group(1)) or "") if command else None
+            if entry is not None:
+                entries.append(entry)
+        elif entry is not None:
+            _take_other(entry, line, index + 1)
+    return entries, orphans
+
+
+def _open(lines: list[str], index: int, line: str) -> _Entry:
+    match = match_header(unwrapped(lines, index, line.rstrip()))
+    assert match is not None  # the line alone matched
+    entry = _Entry(full_bdf(match.group(1)) or "")
+    entry.lines["header"] = Evidence(INPUT, index + 1, line.rstrip())
+    entry.values.update(header_values(match))
+    return entry
+
+
+def _take(entry: _Entry, key: str, lines: list[str], index: int) -> bool:
+    """Takes the line of a field; False if the function has had such a line."""
+    if entry.in_capabilities and key.startswith(("Region", "Flags")):
+        return True
+    if key in entry.lines:
+        return False
+    line = lines[index][:_MAX_LINE].strip(INDENT + "\r")
+    entry.lines[key] = Evidence(INPUT, index + 1, line)
+    after = lines[index + 1][:_MAX_LINE].strip(INDENT + "\r") if key in WRAPPED and index + 1 < len(lines) else ""
+    entry.values.update(FIELDS[key](line if ":" in after else f"{line} {after}".rstrip()))
+    entry.shows_driver = entry.shows_driver or key == "Kernel driver in use"
+    return True
+
+
+def _take_other(entry: _Entry, line: str, number: int) -> None:
+    """Takes a line that no field begins."""
+    if line.startswith(("MaxPayload", "RlxdOrd", "Memory at")):
+        for start, key, reader in BARE:
+            if line.startswith(start) and key not in entry.lines and not (key == "Memory at" and entry.in_capabilities):
+                entry.lines[key] = Evidence(INPUT, number, line.rstrip())
+                entry.values.update(reader(line))
+    elif line.startswith("Kernel modules:"):
+        entry.shows_driver = True
+    elif line.startswith("!!! Unknown header type"):
+        entry.values["dead"] = True
+    elif line.startswith(("[...", "[snip", "...")):
+        entry.cut = True
+
+
+def _virtual_functions(entries: list[_Entry]) -> dict[str, str]:
+    """The physical function of every virtual one that an SR-IOV capability places: routing id + offset + n × stride."""
+    owners = {}
+    for entry in entries:
+        offset, stride = entry.values.get("vf_offset", 0), entry.values.get("vf_stride", 0)
+        domain, bus, place = entry.bdf.rsplit(":", 2)
+        routing_id = int(bus, 16) << 8 | int(place[:2], 16) << 3 | int(place[3])
+        for n in range(min(entry.values.get("vf_count", 0), 256) if offset else 0):
+            virtual = routing_id + offset + n * stride
+            owners[f"{domain}:{virtual >> 8:02x}:{virtual >> 3 & 31:02x}.{virtual & 7}"] = entry.bdf
+    return owners
+
+
+def _function(entry: _Entry, shows_drivers: bool, vf_of: str | None) -> PciFunction:
+    """The finished fact. No driver is a statement only where its line would have been printed: the listing shows
+    drivers, nothing was cut out, and it is not the last function, whose end may be missing."""
+    values = entry.values
+    values.pop("vf_offset", None)
+    values.pop("vf_stride", None)
+    aer = tuple((key, values.pop(key)) for key in ("UESta", "CESta") if key in values)
+    if values.get("vendor_id") != NVIDIA or values.get("class_id") not in ("0300", "0302"):
+        values.pop("bar1_bytes", None)
+    has_body = len(entry.lines) > 1 or entry.in_capabilities
+    driver_shown = entry.shows_driver or (shows_drivers and has_body and not entry.cut)
+    return PciFunction(entry.bdf, INPUT, lines=entry.lines, aer=aer, driver_shown=driver_shown, vf_of=vf_of, **values)
+
+
+def _is_top(function: PciFunction) -> bool:
+    """A host bridge or a root port: a bridge on bus 0 is one whatever else is not shown."""
+    on_bus_0 = function.class_id == "0604" and function.bdf.rsplit(":", 2)[1] == "00"
+    return function.class_id == "0600" or function.port_type == "root" or on_bus_0

@@ -1,0 +1,71 @@
+"""The device line of lspci, in every form: with names, `-n`, `-nn`, without an entry in pci.ids, with any domain.
+
+>>> values = header_values(match_header("04:00.0 Class 0604: Device 10b5:9716 (rev ca)"))
+>>> values["class_id"], values["vendor_id"], values["device_id"], values["revision"], values["name"]
+('0604', '10b5', '9716', 'ca', None)
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from topocheck.hardware.pci_ids import class_of_name, vendor_of_name
+
+BDF = r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]"
+INDENT = " \t>\u00a0"  # mail quotes and blanks copied from web pages included
+_WRAP_COLUMN = 70  # mail programs wrap from here on
+
+_HEADER = re.compile(rf"({BDF})[ \t\u00a0]+([^\s:\"][^:\n\"]{{1,80}}?):[ \t\u00a0]+(\S.*)")
+_CLASS_ID = re.compile(r"(?:^|[\[ ])([0-9a-fA-F]{4})(?:[0-9a-fA-F]{2})?\]?$")
+_TAIL = re.compile(r"\s*\((?:rev|prog-if) .*")
+_REVISION = re.compile(r"\(rev ([0-9a-fA-F]{2})\)")
+_IDS = re.compile(r"(?:\[|^|\bDevice )([0-9a-fA-F]{4}):([0-9a-fA-F]{4})\]?$")
+_UNNAMED = re.compile(r"\bDevice ([0-9a-fA-F]{4})$")
+_OTHER_OUTPUT = re.compile(r":(?:\s|$)|[$#@|]|lspci|^[-+\\]|^\[(?:\.\.\.|snip)")
+
+
+def match_header(line: str) -> re.Match[str] | None:
+    """The address, the class and the rest of a device line, None for any other line."""
+    return _HEADER.match(line)
+
+
+def unwrapped(lines: list[str], index: int, line: str) -> str:
+    """The device line at `index` (`line` without its indentation), joined with a second half that a mail program has
+    put on a line of its own: "… Mellanox Technologies" / "MT27710 Family [ConnectX-4 Lx] [15b3:1015]"."""
+    after = lines[index + 1][:300].lstrip(">").removeprefix(" ").rstrip() if index + 1 < len(lines) else ""
+    if not after or after[0].isspace() or len(lines[index]) + len(after.split(" ", 1)[0]) < _WRAP_COLUMN:
+        return line
+    if _HEADER.match(after) or _OTHER_OUTPUT.search(_TAIL.sub("", after)):
+        return line
+    return f"{line} {after}"
+
+
+def header_values(match: re.Match[str]) -> dict[str, Any]:
+    """The PciFunction fields of a device line; ids by name only where the name leaves no choice."""
+    class_text, rest = match.group(2).strip(), match.group(3).rstrip()
+    class_match, revision_match = _CLASS_ID.search(class_text), _REVISION.search(rest)
+    class_name = _CLASS_ID.sub("", class_text).rstrip(" [")
+    class_id = class_match.group(1).lower() if class_match else class_of_name(class_name)
+    revision = revision_match.group(1).lower() if revision_match else None
+    return {
+        "class_id": class_id,
+        "class_name": class_name if class_name not in ("", "Class") else None,
+        "is_bridge": class_id == "0604",
+        "revision": revision,
+        "dead": revision == "ff",
+        **device_values(_TAIL.sub("", rest)),
+    }
+
+
+def device_values(name: str) -> dict[str, Any]:
+    """Vendor id, device id and name of "NVIDIA Corporation GA100 [A100 SXM4 80GB] [10de:20b2]", of "10de:20b2" and of
+    "NVIDIA Corporation Device 20b2"."""
+    ids = _IDS.search(name)
+    if ids:
+        name = name[: ids.start()].rstrip()
+        vendor, device = ids.group(1).lower(), ids.group(2).lower()
+    else:
+        unnamed = _UNNAMED.search(name)
+        vendor, device = vendor_of_name(name), unnamed.group(1).lower() if unnamed else None
+    return {"vendor_id": vendor, "device_id": device, "name": name if name not in ("", "Device") else None}
