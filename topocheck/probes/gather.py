@@ -1,0 +1,90 @@
+"""A source → facts: which probe reads which text, and what no probe could read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatchcase
+from importlib import import_module
+from typing import Any
+
+from topocheck.facts import Fact, Gap
+from topocheck.probes import TEXT_PROBES, TREE_PROBES, TextEntry
+from topocheck.sources.base import Missing, Raw, Source, mangle
+
+_SNIFF_CHARS = 2_000_000  # of a long text, its head and its tail are looked at
+
+
+def gather(source: Source) -> list[Fact]:
+    """Everything a source's texts and tree state, and a gap for everything that could not be read."""
+    facts: list[Fact] = []
+    commands = [command for entry in TEXT_PROBES for command in entry.commands]
+    paths = [path for entry in TEXT_PROBES for path in entry.paths]
+    for item in source.texts(commands, paths):
+        facts += [Gap(item.input, item.reason)] if isinstance(item, Missing) else read_text(item)
+    if source.glob("/sys/*"):
+        for module in TREE_PROBES:
+            facts += _guarded(module, lambda probe: probe.read(source))
+    return facts
+
+
+def recognised(facts: Iterable[Fact]) -> bool:
+    """Whether anything in the input was an output that a probe reads."""
+    return any(not isinstance(fact, Gap) for fact in facts)
+
+
+def read_text(raw: Raw) -> list[Fact]:
+    """The facts of one text: by the probe its name calls for, else by all whose output it looks like."""
+    named = named_probe(raw)
+    facts = [] if named is None else _parse(named, raw)
+    if recognised(facts):
+        return facts
+    found: list[Fact] = []
+    looked_at = (
+        raw.text if len(raw.text) <= 2 * _SNIFF_CHARS else f"{raw.text[:_SNIFF_CHARS]}\n{raw.text[-_SNIFF_CHARS:]}"
+    )
+    for entry in TEXT_PROBES:
+        if entry is not named and _sniff(entry, looked_at):
+            found += _parse(entry, raw)
+    if facts or found:
+        return facts + found
+    reason = "not recognised as the output of any tool topocheck reads"
+    return [Gap(raw.name, reason if named is None else "its name is known, but nothing in it could be read")]
+
+
+def named_probe(raw: Raw) -> TextEntry | None:
+    """The probe that the input's command, path or file name calls for."""
+    for entry in TEXT_PROBES:
+        if raw.input in entry.commands or any(fnmatchcase(raw.input, path) for path in entry.paths):
+            return entry
+    names = (raw.name.rpartition("/")[2], mangle(raw.input))
+    matches = [
+        (len(match[0]), entry) for name in names for entry in TEXT_PROBES if (match := re.match(entry.name, name))
+    ]
+    return max(matches, key=lambda match: match[0])[1] if matches else None
+
+
+def _parse(entry: TextEntry, raw: Raw) -> list[Fact]:
+    if entry.takes_command:
+        command = raw.input.replace("_", " ")
+        return list(_guarded(entry.module, lambda probe: probe.parse(raw.text, command=command)))
+    return list(_guarded(entry.module, lambda probe: probe.parse(raw.text)))
+
+
+def _sniff(entry: TextEntry, text: str) -> bool:
+    try:
+        return bool(_load(entry.module).sniff(text))
+    except Exception:  # a probe that cannot tell does not know the text
+        return False
+
+
+def _guarded(module: str, facts_of: Callable[[Any], Iterable[Fact]]) -> Iterator[Fact]:
+    """What a probe yields; a bug in it costs what it had not yet yielded, and is named."""
+    try:
+        yield from facts_of(_load(module))
+    except Exception as error:
+        yield Gap(module, f"internal error in this probe, please report it: {type(error).__name__}: {error}"[:300])
+
+
+def _load(module: str) -> Any:  # noqa: ANN401 (a module that is a probe by its functions)
+    return import_module(f"topocheck.probes.{module}")
