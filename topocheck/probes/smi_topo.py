@@ -1,0 +1,231 @@
+"""`nvidia-smi topo -m` and `-mp`: which way any two of the node's GPUs and NICs reach each other.
+
+        GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity   GPU NUMA ID
+GPU0     X      NV4     PIX     0-15,32-47      0               N/A
+GPU1    NV4      X      SYS     16-31,48-63     1               N/A
+NIC0    PIX     SYS      X
+
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
+  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node
+  PIX  = Connection traversing at most a single PCIe bridge
+  NV#  = Connection traversing a bonded set of # NVLinks
+
+NIC Legend:
+
+  NIC0: mlx5_0
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from topocheck.facts import Evidence, Fact, Gap, Matrix
+from topocheck.probes.lines import Line, lines, sniffed
+from topocheck.probes.smi_errors import errors
+from topocheck.probes.smi_topo_affinity import COLUMNS, affinity
+from topocheck.probes.smi_topo_rows import Header, Row, cells_of, header, is_torn, legend_entry, plain, row
+
+INPUT = "nvidia-smi topo -m"
+INPUT_MP = "nvidia-smi topo -mp"
+COMMANDS = ("nvidia-smi topo -m",)
+PATHS = ()
+NAME = r"nvidia[-_]?smi[\W_]*topo(?![\W_]*p2p)"
+NAMES_MP = r"nvidia[-_]?smi[\W_]*topo[\W_]*mp"
+
+_MAX_NAMES = 512  # 16 GPUs and 63 NICs were seen; more rows than this are no matrix
+_MAX_FOREIGN_LINES = 200  # of another program, between two halves of a row
+
+_LOOKS = re.compile(
+    r"GPU\d+[ \t]+X[ \t]*(?:[\r\n]|[ \t](?![ \t]*(?:OK|[GCT]?NS|DR|U)\b))|GPU\d+[ \t]*CPU Affinity"
+    r"|= Connection traversing PCIe as well as"
+)
+_COMMAND = re.compile(r"topo[ \t]+(?:(-mp|--matrix_pci)|-m|--matrix)(?![a-z_])")
+_AFFINITY_ONLY = re.compile(r"[\d,-]*[ \t]*(?:[\d,-]+|N/A)?[ \t]*(?:\d+|N/A)?")
+
+
+@dataclass
+class _Entry:
+    """A row being read: the line it began on, its tokens so far, the text behind them."""
+
+    line: Line
+    cells: tuple[str, ...]
+    rest: str
+
+
+@dataclass
+class _Draft:
+    """A matrix being read."""
+
+    command: str
+    header: Header | None = None
+    header_text: str = ""
+    rows: dict[str, _Entry] = field(default_factory=dict)
+    legend: dict[str, str | None] = field(default_factory=dict)
+    words: set[str] = field(default_factory=set)  # explained in the legend
+    p2p: bool = False
+
+
+def sniff(text: str) -> bool:
+    """Whether the text holds a row, a header or the legend of a matrix."""
+    return sniffed(_LOOKS, text)
+
+
+def parse(text: str, command: str = INPUT) -> Iterable[Fact]:
+    """Every matrix in the text, each with the gaps it has. `command` says which form the text is, unless a command
+    line in it says otherwise."""
+    facts = [fact for draft in _drafts(text, command) for fact in _facts(draft)]
+    return facts or [*errors(text, command)] or [Gap(command, "no matrix in it")]
+
+
+def _drafts(text: str, command: str) -> Iterator[_Draft]:
+    draft, last = _Draft(command), 0
+    for line in lines(text):
+        words = plain(line.text)
+        if match := _COMMAND.search(words):
+            command = INPUT_MP if match[1] else INPUT
+        if found := row(words):
+            if found.name in draft.rows or len(draft.rows) >= _MAX_NAMES:
+                yield draft
+                draft = _Draft(command)
+            _add(draft, found, line)
+            last = line.number
+        elif (top := header(words)) and not (draft.rows and not top.whole and not top.columns):
+            if draft.rows:
+                yield draft
+            draft = _Draft(command, top, words)
+        elif draft.header and not draft.rows:
+            _widen(draft, words)
+        elif draft.rows and not _note(draft, words) and line.number - last <= _MAX_FOREIGN_LINES:
+            _continue(draft, line._replace(text=words), last)
+    yield draft
+
+
+def _add(draft: _Draft, found: Row, line: Line) -> None:
+    draft.rows[found.name] = _Entry(line._replace(text=plain(line.text)), found.cells, found.rest)
+
+
+def _widen(draft: _Draft, words: str) -> None:
+    """Takes a line as the rest of a header that was wrapped, if both together are one."""
+    joined = header(draft.header_text + words) if words else None
+    if joined and draft.header and joined.whole and joined != draft.header:
+        draft.header, draft.header_text = joined, draft.header_text + words
+
+
+def _note(draft: _Draft, words: str) -> bool:
+    """Takes a line of the legends; False if it is none."""
+    word, equals, meaning = (part.strip() for part in words.partition("="))
+    word = word.rpartition(" ")[2]
+    if equals and re.match("Self|Connection|Status|Not supported|Chipset", meaning):
+        draft.words.add(word)
+        draft.p2p |= meaning.startswith("Status")
+        return True
+    if entry := legend_entry(words):
+        draft.legend[entry[0]] = entry[1]
+    return entry is not None
+
+
+def _continue(draft: _Draft, line: Line, last: int) -> None:
+    """Takes a line as the rest of the last row, if that was torn and the line completes it."""
+    entry = next(reversed(draft.rows.values()))
+    missing = _width(draft) - len(entry.cells)
+    if missing > 0 and is_torn(entry.rest):
+        cells, rest = cells_of(entry.rest.rstrip() + (" " if line.indent else "") + line.text)
+        complete = len(cells) == missing and _AFFINITY_ONLY.fullmatch(rest.strip())
+        if cells and (complete or (len(cells) < missing and is_torn(rest))):
+            entry.cells, entry.rest = entry.cells + cells, rest
+    elif line.number == last + 1 and line.text and entry.rest.strip() and _AFFINITY_ONLY.fullmatch(line.text):
+        entry.rest += (" " if line.indent else "") + line.text
+
+
+def _width(draft: _Draft) -> int:
+    """How many cells a whole row has."""
+    return max([len(entry.cells) for entry in draft.rows.values()] + [len(draft.header.names) if draft.header else 0])
+
+
+def _facts(draft: _Draft) -> Iterator[Fact]:
+    if draft.p2p or not draft.rows:
+        if draft.header and not draft.p2p and (len(draft.header.names) > 1 or draft.header.columns):
+            yield Gap(draft.command, "the matrix ends after its header line")
+        return
+    names = _names(draft)
+    gaps = list(_header_gaps(draft, names))
+    sound = {name: entry for name, entry in draft.rows.items() if name in names and _is_sound(name, entry, names)}
+    gaps += _row_gaps(draft, names, sound)
+    gaps += _legend_gaps(draft, names)
+    cells = {
+        (name, other): cell
+        for name, entry in sound.items()
+        for other, cell in zip(names, entry.cells, strict=False)
+        if other != name
+    }
+    rests = {name: e.rest for name, e in sound.items() if name.startswith("GPU") and len(e.cells) == len(names)}
+    columns = draft.header.columns if draft.header else COLUMNS if any(r.strip() for r in rests.values()) else ()
+    yield Matrix(
+        witness=INPUT if any(cell.startswith("NV") for cell in cells.values()) else draft.command,
+        names=names,
+        cells=cells,
+        rows=affinity(rests, columns),
+        legend={nic: name for nic, name in draft.legend.items() if name and nic in names},
+        has_affinity=bool(columns),
+        has_node=_has_node(draft, cells.values(), columns),
+        lines={name: Evidence(draft.command, e.line.number, e.line.text.strip()) for name, e in sound.items()},
+        cut=len(cells) < len(names) * (len(names) - 1),
+    )
+    yield from gaps
+
+
+def _names(draft: _Draft) -> tuple[str, ...]:
+    """The header's names, then the rows' where the header lacks them, then numbers for columns nobody names."""
+    names = list(draft.header.names if draft.header else ())
+    width = _width(draft)
+    names += [name for name in draft.rows if name not in names][: width - len(names)]
+    taken = sum(name.startswith("NIC") for name in names)
+    return tuple(names + [f"NIC{taken + i}" for i in range(width - len(names))])
+
+
+def _is_sound(name: str, entry: _Entry, names: tuple[str, ...]) -> bool:
+    """Whether the row's own X stands in its own column, as far as the row goes."""
+    at = names.index(name)
+    return [i for i, cell in enumerate(entry.cells) if cell == "X"] == ([at] if at < len(entry.cells) else [])
+
+
+def _header_gaps(draft: _Draft, names: tuple[str, ...]) -> Iterator[Gap]:
+    if draft.header is None:
+        yield Gap(draft.command, "the header line is missing: columns are named after the rows")
+    elif len(names) > len(draft.header.names):
+        yield Gap(draft.command, f"the header line names {len(draft.header.names)} of {len(names)} columns")
+
+
+def _row_gaps(draft: _Draft, names: tuple[str, ...], sound: dict[str, _Entry]) -> Iterator[Gap]:
+    missing = [name for name in names if name not in draft.rows]
+    cut = [name for name, entry in sound.items() if len(entry.cells) < len(names)]
+    mixed = [name for name in draft.rows if name not in sound]
+    if missing:
+        yield Gap(draft.command, f"rows missing: {' '.join(missing)}")
+    if cut:
+        yield Gap(draft.command, f"rows cut short: {' '.join(cut)}")
+    if mixed:
+        yield Gap(draft.command, f"rows that do not fit their columns, left out: {' '.join(mixed)}")
+
+
+def _legend_gaps(draft: _Draft, names: tuple[str, ...]) -> Iterator[Gap]:
+    numbered = [name for name in names if name.startswith("NIC")]
+    corrupt = [nic for nic in numbered if nic in draft.legend and draft.legend[nic] is None]
+    absent = [nic for nic in numbered if nic not in draft.legend]
+    if corrupt:
+        yield Gap(draft.command, f"the NIC legend is corrupt, RDMA names unknown: {' '.join(corrupt)}")
+    if absent:
+        which = "the NIC legend is missing" if absent == numbered else f"not in the NIC legend: {' '.join(absent)}"
+        yield Gap(draft.command, f"{which}, RDMA names unknown")
+
+
+def _has_node(draft: _Draft, cells: Iterable[str], columns: tuple[str, ...]) -> bool:
+    """SYS and NODE came together and replaced SOC, so any of them tells; so do the columns of newer drivers."""
+    if "SOC" in draft.words or any("SOC" in entry.line.text for entry in draft.rows.values()):
+        return False
+    return bool({"SYS", "NODE"} & (draft.words | set(cells))) or "numa" in columns

@@ -1,0 +1,105 @@
+"""The lines of `nvidia-smi topo -m`: header, row, legend entry, as terminals, logs and chats leave them.
+
+Nothing is read by column position: tabs stop at a terminal's margin and run cells together, posters strip the first
+blanks, a header may be wrapped. A name is known by its form, a cell by being one of the tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_RDMA = r"mlx\d_(?:bond_)?\d{1,3}|(?:ibp|roce|rdmap|ib|hfi1|bnxt_re|irdma|efa|qedr|mlx|siw|rxe|hns|erdma|mana)[\w.]*\d"
+_NAME = rf"GPU\d{{1,3}}|NIC\d{{1,3}}|{_RDMA}"
+# "NV40-35" is NV4 and a CPU list: a count is never followed by a dash or a comma.
+_CELL = r"PXB|PIX|PHB|NODE|SYS|SOC|NV\d{1,2}(?![-,])|X"
+
+_ESCAPE = re.compile(r"(?:\x1b|\ufffd|\^\[)\[[0-9;?]*[A-Za-z]")
+_HEADER_START = re.compile(r"(?<![A-Za-z])GPU\d{1,3}")
+_HEADER_NAME = re.compile(rf"[ \t]*({_NAME})")
+_COLUMNS = re.compile(r"[ \t]*(CPU Affinity)?[ \t]*(NUMA Affinity|NUMA(?![ \t]+ID))?[ \t]*(GPU NUMA ID)?[ \t]*")
+_COLUMN_KEYS = ("cpus", "numa", "gpu_numa")
+_ROW = re.compile(rf"(?<![^\s|>`])({_NAME})[ \t]+(?={_CELL})")
+_NEXT_CELL = re.compile(rf"[ \t]*({_CELL})")
+_TORN_CELL = re.compile(r"[ \t]*(?:S|SY|SO|N|NO|NOD|NV|P|PX|PI|PH)$")
+_P2P = re.compile(r"[ \t]*(?:OK|[GCT]?NS|DR|U)(?![\w-])")
+_LEGEND = re.compile(r"(?<!\S)(NIC\d{1,3}):[ \t]*(.*)")
+_RDMA_NAME = re.compile(r"(?=.*[a-z])[A-Za-z][\w.-]{1,62}\d|(?:mlx|ib|roce|rdma|efa|bnxt|hfi|irdma)[\w.-]*")
+
+
+class Header(NamedTuple):
+    """The names of the columns and which affinity columns follow; `whole` when nothing else stood on the line."""
+
+    names: tuple[str, ...]
+    columns: tuple[str, ...]  # of "cpus", "numa", "gpu_numa"
+    whole: bool
+
+
+class Row(NamedTuple):
+    """One row: its tokens as far as they are whole, and the text behind them."""
+
+    name: str
+    cells: tuple[str, ...]
+    rest: str
+
+
+def plain(text: str) -> str:
+    """A line without terminal escapes, whose first byte may have been lost to U+FFFD."""
+    return _ESCAPE.sub("", text) if "[" in text else text
+
+
+def header(line: str) -> Header | None:
+    """The header on a line, wherever on it; None if it holds none."""
+    start = _HEADER_START.search(line)
+    if start is None or _LEGEND.match(line):
+        return None
+    names, at = [], start.start()
+    while match := _HEADER_NAME.match(line, at):
+        names.append(match[1])
+        at = match.end()
+    match = _COLUMNS.match(line, at)
+    columns = tuple(key for key, group in zip(_COLUMN_KEYS, match.groups() if match else (), strict=False) if group)
+    whole = (match.end() if match else at) == len(line)
+    if len(set(names)) != len(names) or not (whole or columns or len(names) > 1) or _NEXT_CELL.match(line, at):
+        return None
+    return Header(tuple(names), columns, whole)
+
+
+def row(line: str) -> Row | None:
+    """The row on a line, behind any log prefix; None if it holds none, or is a row of `topo -p2p`."""
+    match = _ROW.search(line)
+    if match is None:
+        return None
+    cells, rest = cells_of(line[match.end() :])
+    return None if _P2P.match(rest) else Row(match[1], cells, rest)
+
+
+def cells_of(text: str) -> tuple[tuple[str, ...], str]:
+    """The tokens a text begins with, SOC read as SYS, and what follows them.
+
+    >>> cells_of("X  PIX  SYSNODE36-71  1")
+    (('X', 'PIX', 'SYS', 'NODE'), '36-71  1')
+    """
+    cells, at = [], 0
+    while match := _NEXT_CELL.match(text, at):
+        cells.append("SYS" if match[1] == "SOC" else match[1])
+        at = match.end()
+    return tuple(cells), text[at:]
+
+
+def is_torn(rest: str) -> bool:
+    """Whether what follows the tokens is nothing, or the first letters of one more: the row goes on elsewhere."""
+    return not rest.strip() or _TORN_CELL.match(rest) is not None
+
+
+def legend_entry(line: str) -> tuple[str, str | None] | None:
+    """(NICn, RDMA name) of a legend line, the name None where it is a scrap of the matrix (more than 40 NICs).
+
+    >>> legend_entry("NIC3: mlx5_bond_2"), legend_entry("NIC1: MA ID")
+    (('NIC3', 'mlx5_bond_2'), ('NIC1', None))
+    """
+    match = _LEGEND.search(line)
+    if match is None:
+        return None
+    name = match[2].strip()
+    return match[1], name if _RDMA_NAME.fullmatch(name) else None
