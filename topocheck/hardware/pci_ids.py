@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from topocheck.facts import PciFunction
+from topocheck.hardware.gpus import model_of_id
 
 NVIDIA, MELLANOX, AMAZON, BROADCOM, INTEL = "10de", "15b3", "1d0f", "14e4", "8086"
 PENSANDO, MICROSOFT = "1dd8", "1414"
@@ -102,7 +103,8 @@ def is_gpu(pci: PciFunction) -> bool:
     if pci.class_id is not None:
         return pci.class_id in _DISPLAY
     name = pci.name or ""
-    return not is_nvswitch(pci) and bool(_GPU_NAME.search(name)) and not _NOT_A_GPU.search(name)
+    named = bool(_GPU_NAME.search(name)) and not _NOT_A_GPU.search(name)
+    return named or model_of_id(f"{NVIDIA}:{pci.device_id}") is not None
 
 
 def is_nvswitch(pci: PciFunction) -> bool:

@@ -27,7 +27,7 @@ from typing import Any
 from topocheck.facts import Evidence, Fact, Gap, PciFunction, PciListing, full_bdf
 from topocheck.hardware.pci_ids import NVIDIA
 from topocheck.probes.lspci_caps import BARE, FIELDS, LINK_FIELDS, WRAPPED, capability
-from topocheck.probes.lspci_header import BDF, INDENT, header_values, match_header, unwrapped
+from topocheck.probes.lspci_header import BDF, INDENT, NO_BREAK_SPACE, header_values, match_header, unwrapped
 
 INPUT = "lspci -vv"
 COMMANDS = ("lspci -D -nn -vv",)
@@ -63,7 +63,7 @@ class _Entry:
 
 def parse(text: str) -> Iterator[Fact]:
     """The functions in the text, how whole the listing is, and lines that belong to no device."""
-    entries, orphans = _read(text.split("\n"))
+    entries, orphans = _read(text.replace(NO_BREAK_SPACE, " ").split("\n"))
     entries = [entry for entry in entries if entry.lines]
     if orphans:
         fields = ", ".join(sorted(orphans))

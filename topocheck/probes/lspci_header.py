@@ -13,10 +13,11 @@ from typing import Any
 from topocheck.hardware.pci_ids import class_of_name, vendor_of_name
 
 BDF = r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]"
-INDENT = " \t>\u00a0"  # mail quotes and blanks copied from web pages included
-_WRAP_COLUMN = 70  # mail programs wrap from here on
+INDENT = " \t>"  # mail quotes included
+NO_BREAK_SPACE = "\u00a0"  # what blanks become on their way through web pages
+_WRAP_COLUMN = 66  # mail programs wrap from here on
 
-_HEADER = re.compile(rf"({BDF})[ \t\u00a0]+([^\s:\"][^:\n\"]{{1,80}}?):[ \t\u00a0]+(\S.*)")
+_HEADER = re.compile(rf"({BDF})[ \t]+([^\s:\"][^:\n\"]{{1,80}}?):[ \t]+(\S.*)")
 _CLASS_ID = re.compile(r"(?:^|[\[ ])([0-9a-fA-F]{4})(?:[0-9a-fA-F]{2})?\]?$")
 _TAIL = re.compile(r"\s*\((?:rev|prog-if) .*")
 _REVISION = re.compile(r"\(rev ([0-9a-fA-F]{2})\)")
@@ -30,15 +31,22 @@ def match_header(line: str) -> re.Match[str] | None:
     return _HEADER.match(line)
 
 
+def goes_on(before: str, after: str) -> bool:
+    """Whether `after` is the rest of the line `before`, put on a line of its own by a mail program: its first word
+    would not have fitted, and it is nothing that another tool or a shell prints.
+
+    >>> goes_on("0b:00.0 Ethernet controller: Mellanox Technologies MT27710 Family", "[ConnectX-4 Lx] (rev 01)")
+    True
+    """
+    if not after or len(before) + len(after.split(" ", 1)[0]) < _WRAP_COLUMN:
+        return False
+    return _HEADER.match(after) is None and _OTHER_OUTPUT.search(_TAIL.sub("", after[:300])) is None
+
+
 def unwrapped(lines: list[str], index: int, line: str) -> str:
-    """The device line at `index` (`line` without its indentation), joined with a second half that a mail program has
-    put on a line of its own: "… Mellanox Technologies" / "MT27710 Family [ConnectX-4 Lx] [15b3:1015]"."""
+    """The device line at `index` (`line` without its indentation), joined with its second half if it was wrapped."""
     after = lines[index + 1][:300].lstrip(">").removeprefix(" ").rstrip() if index + 1 < len(lines) else ""
-    if not after or after[0].isspace() or len(lines[index]) + len(after.split(" ", 1)[0]) < _WRAP_COLUMN:
-        return line
-    if _HEADER.match(after) or _OTHER_OUTPUT.search(_TAIL.sub("", after)):
-        return line
-    return f"{line} {after}"
+    return f"{line} {after}" if not after[:1].isspace() and goes_on(lines[index], after) else line
 
 
 def header_values(match: re.Match[str]) -> dict[str, Any]:

@@ -1,0 +1,173 @@
+"""`lspci -tv`, `-t`, `-nntv`: what hangs under what.
+
+    -+-[0000:c0]---01.1-[c1]----00.0  NVIDIA Corporation GH100 [H100 PCIe]
+     \\-[0000:80]-+-01.1-[81-84]----00.0-[82-84]--+-00.0-[83]----00.0  NVIDIA Corporation GH100 [H100 PCIe]
+                 |                               \\-01.0-[84]----00.0  Mellanox Technologies MT2910 Family [ConnectX-7]
+                 \\-03.0  Advanced Micro Devices, Inc. [AMD] Device 149f
+
+A line continues the branch whose column its `+-` or `\\-` stands in. Where columns have shifted (names replaced, blanks
+lost), the bars tell it: each outer branch that is not yet closed by `\\-` prints one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from topocheck.facts import Evidence, Fact, Gap, PciFunction, PciListing
+from topocheck.probes.lspci_header import NO_BREAK_SPACE, device_values, goes_on
+
+INPUT = "lspci -tv"
+COMMANDS: tuple[str, ...] = ()  # live, sysfs gives the tree
+PATHS: tuple[str, ...] = ()
+NAME = r"(?:sudo_)?lspci(?:_-[a-zA-Z]+)*_-[a-zA-Z]*t[a-zA-Z]*(?:_-[a-zA-Z]+)*(?:[._](?:txt|log|out))?$"
+
+_MAX_LINE = 4096
+_ROOT_LINE = re.compile(r"\n[ \t>|\u00a0]{0,80}(?:-\+-|[-+\\]-|-)\[(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}\]-")
+_QUOTE = re.compile(r"(?:> ?)+")
+_START = re.compile(r"([ \t|]*)(-\+-|[+\\]-|-(?=\[))")
+_ROOT = re.compile(r"\[(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2})\]-*(\+-)?")
+_DEVICE = re.compile(r"([01][0-9a-fA-F]\.[0-7])(?![0-9a-zA-Z])")
+_BRIDGE = re.compile(r"-\[([0-9a-fA-F]{2})(?:-([0-9a-fA-F]{2}))?\]-*(\+-)?")
+
+
+def sniff(text: str) -> bool:
+    """Whether the line of a root, `-[0000:00]-`, occurs."""
+    return bool(_ROOT_LINE.match("\n" + text[:_MAX_LINE]) or _ROOT_LINE.search(text))
+
+
+@dataclass
+class _Branch:
+    """A `+` whose further children stand below it, on the bus under `parent`; `bus` is None for the list of roots."""
+
+    column: int
+    root: str
+    bus: str | None
+    parent: str
+
+
+@dataclass
+class _Node:
+    """One function of the tree."""
+
+    bdf: str
+    root: str
+    parent: str
+    line: Evidence
+    name: str = ""
+    secondary: int | None = None
+    subordinate: int | None = None
+
+
+class _Tree:
+    """What has been read so far: the functions, and the branches that may still get children."""
+
+    def __init__(self) -> None:
+        self.nodes: list[_Node] = []
+        self.open: list[_Branch] = []
+        self.starts_whole = False
+        self.unplaced = 0
+
+    def read(self, line: str, number: int) -> bool:
+        """Takes one line; False if it is none of a tree."""
+        start = _START.match(line)
+        if start is None:
+            return False
+        root = _ROOT.match(line, start.end())
+        evidence = Evidence(INPUT, number, line.strip())
+        if root is not None:
+            self._open_root(start, root, evidence)
+        elif _DEVICE.match(line, start.end()) is None:
+            return False
+        elif (branch := self._branch(start)) is None:
+            self.unplaced += 1
+        else:
+            self._chain(line, start.end(), branch, evidence)
+        return True
+
+    def _open_root(self, start: re.Match[str], root: re.Match[str], evidence: Evidence) -> None:
+        connector = start.group(2)
+        if connector.startswith("-"):
+            self.starts_whole, self.unplaced = not self.nodes, 0
+        domain, bus, has_branch = root.groups()
+        name = f"{int(domain or '0', 16):04x}:{bus.lower()}"
+        self.open = [_Branch(start.start(2) + connector.find("+"), name, None, "")] if "+" in connector else []
+        branch = _Branch(root.start(3), name, bus.lower(), "")
+        if has_branch:
+            self.open.append(branch)
+        self._chain(root.string, root.end(), branch, evidence)
+
+    def _branch(self, start: re.Match[str]) -> _Branch | None:
+        """The branch that a line continues; those inside it are done, and so is itself after its last child."""
+        bars, column = start.group(1).count("|"), start.start(2)
+        places = [place for place, branch in enumerate(self.open) if branch.column == column and branch.bus]
+        place = places[-1] if places else bars
+        if place >= len(self.open) or self.open[place].bus is None:
+            return None
+        branch = self.open[place]
+        del self.open[place + (start.group(2) == "+-") :]
+        return branch
+
+    def _chain(self, line: str, at: int, branch: _Branch, evidence: Evidence) -> None:
+        """The functions of one line, each on the bus of the one before it, and the name of the last."""
+        node: _Node | None = None
+        while device := _DEVICE.match(line, at):
+            domain = branch.root.split(":")[0]
+            node = _Node(f"{domain}:{branch.bus}:{device.group(1).lower()}", branch.root, branch.parent, evidence)
+            self.nodes.append(node)
+            bridge = _BRIDGE.match(line, device.end())
+            at = bridge.end() if bridge else device.end()
+            if bridge is None:
+                break
+            secondary, subordinate, has_branch = bridge.groups()
+            node.secondary, node.subordinate = int(secondary, 16), int(subordinate or secondary, 16)
+            branch = _Branch(bridge.start(3), branch.root, secondary.lower(), node.bdf)
+            if has_branch:
+                self.open.append(branch)
+        if node is not None:
+            node.name = line[at:].strip()
+
+    def name_on(self, before: str, line: str) -> None:
+        """A line between two of the tree: the rest of the last name, where a mail program has broken it."""
+        node = self.nodes[-1] if self.nodes else None
+        if (
+            node is not None
+            and node.secondary is None
+            and goes_on(before if node.name else before.ljust(_MAX_LINE), line)
+        ):
+            node.name = f"{node.name} {line}".strip()
+
+
+def parse(text: str) -> Iterator[Fact]:
+    """The functions of the tree, and whether all of it is there."""
+    tree = _Tree()
+    before: str | None = None
+    for number, raw in enumerate(text.replace(NO_BREAK_SPACE, " ").split("\n"), 1):
+        quote = _QUOTE.match(raw)
+        line = raw[quote.end() if quote else 0 :][:_MAX_LINE].rstrip()
+        if tree.read(line, number):
+            before = line
+        elif before is not None:
+            tree.name_on(before, line.strip())
+            before = None
+    if tree.unplaced:
+        yield Gap(INPUT, f"{tree.unplaced} lines of the tree without the branch they belong to")
+    if tree.nodes:
+        yield from map(_function, tree.nodes)
+        yield PciListing(INPUT, whole=tree.starts_whole and not tree.open and not tree.unplaced, has_links=False)
+
+
+def _function(node: _Node) -> PciFunction:
+    return PciFunction(
+        node.bdf,
+        INPUT,
+        is_bridge=node.secondary is not None,
+        primary_bus=int(node.bdf.split(":")[1], 16) if node.secondary is not None else None,
+        secondary_bus=node.secondary,
+        subordinate_bus=node.subordinate,
+        parent=node.parent,
+        root=node.root,
+        lines={"header": node.line},
+        **device_values(node.name),
+    )
