@@ -42,4 +42,5 @@ def test_a_finding_at_the_threshold_goes_before_unknown_and_one_below_it_does_no
 def test_fail_on_info_and_never():
     assert exit_code("plain", worst="info", unknown=False, fail_on="info") == 1
     assert exit_code("plain", worst="error", unknown=False, fail_on="never") == 0
+    assert exit_code("nagios", worst="warning", unknown=False, fail_on="never") == 0
     assert exit_code("slurm", worst="error", unknown=False, fail_on="never") == 1  # slurm ignores --fail-on

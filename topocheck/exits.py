@@ -40,7 +40,7 @@ def exit_code(
         return codes.error
     if unknown:
         return failure_code(style, fail_closed=fail_closed)
-    return codes.warning if rank == _RANK["warning"] else codes.healthy
+    return codes.warning if rank == _RANK["warning"] and threshold != "never" else codes.healthy
 
 
 def failure_code(style: Style, *, fail_closed: bool = False) -> int:

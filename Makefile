@@ -1,0 +1,43 @@
+# Everything is set up inside .venv by these targets; nothing else is touched. Needs python3 (3.10 or later) with venv.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+DEMO ?= $(firstword $(sort $(wildcard fixtures/nodes/*/)))
+SHARED ?= ../shared
+
+.PHONY: help setup demo test lint score soak clean
+
+help:
+	@echo "make demo   diagnose a captured node (DEMO=fixtures/nodes/NAME/)"
+	@echo "make test   the tests (ARGS='-k name' for some of them)"
+	@echo "make lint   ruff and mypy"
+	@echo "make score  what the real captures say, where $(SHARED)/score is there"
+	@echo "make soak   all of it"
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+# A failed node is what the demo shows: its exit code 1 is no failure of the demo.
+demo: $(READY)
+	$(BIN)/topocheck node --from $(DEMO) || test $$? -eq 1
+
+test: $(READY)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+score: $(READY)
+	$(SHARED)/score --tool $(BIN)/topocheck --json .venv/score.json
+	$(BIN)/python .ci/floor.py .venv/score.json
+
+soak: lint test score
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache *.egg-info
