@@ -1,0 +1,49 @@
+"""CPU lists as the tools spell them, in the kernel's own form: "0-55,112-167", "" for none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+MAX_CPU = 65535  # far above NR_CPUS of any kernel: a larger number is not a CPU
+
+_PART = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?")
+
+
+def parse_cpus(text: str) -> frozenset[int] | None:
+    """The CPUs of a list with commas or blanks, ranges and strides ("0-62:2"); None if something in it is no CPU.
+
+    >>> sorted(parse_cpus("0-6:2, 8 9"))
+    [0, 2, 4, 6, 8, 9]
+    """
+    cpus: set[int] = set()
+    for part in text.replace(",", " ").split():
+        match = _PART.fullmatch(part)
+        if match is None:
+            return None
+        first, last, stride = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if last > MAX_CPU or first > last or stride == 0:
+            return None
+        cpus.update(range(first, last + 1, stride))
+    return frozenset(cpus)
+
+
+def spell_cpus(cpus: Iterable[int]) -> str:
+    """The kernel's spelling of a set of CPUs.
+
+    >>> spell_cpus({0, 1, 2, 5, 8, 9})
+    '0-2,5,8-9'
+    """
+    runs: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if runs and cpu == runs[-1][1] + 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def kernel_form(text: str) -> str | None:
+    """A list as printed, respelled; None if it cannot be read whole."""
+    cpus = parse_cpus(text)
+    return None if cpus is None else spell_cpus(cpus)

@@ -1,0 +1,72 @@
+"""The lines of a text: numbered from 1, cut where no tool writes that much, in linear time whatever the text is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from topocheck.facts import Evidence
+
+MAX_LINE_CHARS = 4096  # the longest honest line is a kernel command line
+SNIFF_CHARS = 1 << 20  # how much of a text is looked at to tell which tool wrote it
+
+_PROMPT = re.compile(r"[\w@.:~/\-\[\]() ]{0,80}[#$%>] ?[A-Za-z./]")
+
+
+class Line(NamedTuple):
+    """One line, stripped; `number` counts from 1 in the text as read, `indent` is the blanks and tabs before it."""
+
+    number: int
+    text: str
+    indent: int
+
+    def evidence(self, source: str) -> Evidence:
+        """The line as evidence; `source` is the command or path it stands in."""
+        return Evidence(source, self.number, self.text)
+
+
+def lines(text: str) -> Iterator[Line]:
+    """Every line of the text."""
+    start, number = 0, 0
+    while start < len(text):
+        number += 1
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        yield _line(text, start, end, number)
+        start = end + 1
+
+
+def lines_with(text: str, words: Sequence[str]) -> Iterator[Line]:
+    """The lines that hold one of the words, found without looking at the others (a kernel log has millions)."""
+    following = {word: text.find(word) for word in words}
+    counted_to, number = 0, 1
+    while found := [at for at in following.values() if at >= 0]:
+        at = min(found)
+        start = text.rfind("\n", counted_to, at) + 1 or counted_to
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        number += text.count("\n", counted_to, start)
+        yield _line(text, start, end, number)
+        counted_to = start
+        following = {w: text.find(w, end) if 0 <= p < end else p for w, p in following.items()}
+
+
+def sniffed(pattern: re.Pattern[str], text: str) -> bool:
+    """Whether the pattern occurs in the part of a text that is looked at to recognise it."""
+    return pattern.search(text, 0, SNIFF_CHARS) is not None
+
+
+def is_prompt(line: str) -> bool:
+    """Whether a line looks like a shell prompt with a command behind it: what was printed before has ended.
+
+    >>> is_prompt("[root@gpu01 ~]# ibstat"), is_prompt("State: Active")
+    (True, False)
+    """
+    return _PROMPT.match(line) is not None
+
+
+def _line(text: str, start: int, end: int, number: int) -> Line:
+    cut = text[start : min(end, start + MAX_LINE_CHARS)].rstrip()
+    stripped = cut.lstrip()
+    return Line(number, stripped, len(cut) - len(stripped))

@@ -1,0 +1,112 @@
+"""`numactl -H`: NUMA nodes, their CPUs, memory and distances.
+
+CPUs are a list or ranges, wrapped over lines by a terminal, cut by "...", or none (memory-only nodes, GPU nodes 252-255
+of a POWER9); node ids may have holes; the "available:" line may be lost. "MB" are MiB.
+
+    available: 2 nodes (0-1)
+    node 0 cpus: 0 1 2 3 8 9 10 11
+    node 0 size: 257730 MB
+    node 0 free: 1447 MB
+    node 1 cpus: 4 5 6 7 12 13 14 15
+    node 1 size: 256877 MB
+    node 1 free: 256093 MB
+    node distances:
+    node   0   1
+      0:  10  21
+      1:  21  10
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from topocheck.facts import Fact, Gap, NumaNode
+from topocheck.probes.cpu_list import kernel_form, parse_cpus
+from topocheck.probes.lines import Line, lines, sniffed
+
+INPUT = "numactl -H"
+COMMANDS: tuple[str, ...] = ("numactl -H",)
+PATHS: tuple[str, ...] = ()
+NAME = r"numactl(?!.{0,40}-{1,2}s(?:how)?\b)"
+
+_SNIFF = re.compile(
+    r"^[^\S\n]*(?:available: \d{1,5} nodes? \(|node \d{1,5} (?:cpus:|size: \d)|node distances:)", re.MULTILINE
+)
+_AVAILABLE = re.compile(r"available: \d+ nodes? \(([\d,\- ]*)\)")
+_NODE = re.compile(r"node (\d{1,5}) (cpus|size|free):\s*(.*)")
+_HEADER = re.compile(r"node((?:\s+\d{1,5})+)$")
+_ROW = re.compile(r"(\d{1,5}):((?:\s+\d{1,5})+)$")
+_MORE_CPUS = re.compile(r"[\d\s,-]+(?:\.{3})?$")
+_MORE_DISTANCES = re.compile(r"[\d\s]+$")
+
+
+@dataclass
+class _Node:
+    cpus: str | None = None
+    memory_mib: float | None = None
+    distances: list[int] = field(default_factory=list)
+
+
+class _Reader:
+    """Takes a line at a time; `open` is the node whose list the next line may go on with."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, _Node] = {}
+        self.order: list[int] = []
+        self.open: _Node | None = None
+        self.in_cpus = False
+
+    def take(self, line: Line) -> None:
+        if match := _NODE.match(line.text):
+            self._field(self._node(int(match[1])), match[2], match[3])
+        elif match := _AVAILABLE.match(line.text):
+            for number in sorted(parse_cpus(match[1]) or ()):
+                self._node(number)
+            self.open = None
+        elif match := _HEADER.match(line.text):
+            self.order, self.open = [int(n) for n in match[1].split()], None
+        elif (match := _ROW.match(line.text)) and int(match[1]) in self.nodes:
+            self.open, self.in_cpus = self.nodes[int(match[1])], False
+            self.open.distances = self.open.distances or [int(n) for n in match[2].split()]
+        else:
+            self._more(line.text)
+
+    def _node(self, number: int) -> _Node:
+        return self.nodes.setdefault(number, _Node())
+
+    def _field(self, node: _Node, name: str, value: str) -> None:
+        self.open = None
+        if name == "cpus" and node.cpus is None:
+            node.cpus, self.open, self.in_cpus = value, node, True
+        elif name == "size" and node.memory_mib is None and (size := value.split()) and size[0].isdecimal():
+            node.memory_mib = float(size[0][:12])
+
+    def _more(self, text: str) -> None:
+        """A line that goes on with the list above it, else the end of that list."""
+        if self.open is None or not (_MORE_CPUS if self.in_cpus else _MORE_DISTANCES).match(text):
+            self.open = None
+        elif self.in_cpus:
+            self.open.cpus = f"{self.open.cpus} {text}"
+        elif len(self.open.distances) < len(self.order):
+            self.open.distances += [int(n) for n in text.split()]
+
+
+def sniff(text: str) -> bool:
+    """Whether the text lists nodes as numactl does."""
+    return sniffed(_SNIFF, text)
+
+
+def parse(text: str) -> Iterable[Fact]:
+    """One fact a node, and a gap for a list of CPUs that was cut."""
+    reader = _Reader()
+    for line in lines(text):
+        reader.take(line)
+    order = reader.order or sorted(reader.nodes)
+    for number, node in sorted(reader.nodes.items()):
+        cpus = None if node.cpus is None else kernel_form(node.cpus)
+        if node.cpus is not None and cpus is None:
+            yield Gap(INPUT, f"the list of CPUs of node {number} is cut")
+        distances = tuple(zip(order, node.distances, strict=True)) if len(node.distances) == len(order) else ()
+        yield NumaNode(INPUT, number, cpus, node.memory_mib, distances=distances)

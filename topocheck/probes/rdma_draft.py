@@ -1,0 +1,123 @@
+"""An RDMA device while its lines are being read, and the words of the RDMA tools in one spelling.
+
+ibstat says "Active", ibstatus "4: ACTIVE", ibv_devinfo "PORT_ACTIVE (4)", rdma "ACTIVE"; a GUID comes as
+0xb83fd203000ac116 or b83f:d203:000a:c116. The first word on a field stands: what follows in a pasted text is another
+tool's, or a second run.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from topocheck.facts import Evidence, RdmaDevice, RdmaPort
+
+_NUMBERING = re.compile(r"^\d+:|\(\d+\)$")
+_STATES = {"initialize": "init", "initializing": "init", "nop": "down"}
+_SOFTWARE = re.compile(r"(?:rxe|siw)[\w-]*")
+# What verbs call vendor_id: NVIDIA's cards give their IEEE number instead of the PCI vendor.
+_PCI_VENDORS = {"02c9": "15b3"}
+
+
+@dataclass
+class PortDraft:
+    """One port, by the names of RdmaPort's fields."""
+
+    number: int
+    fields: dict[str, Any] = field(default_factory=dict)
+    lines: dict[str, Evidence] = field(default_factory=dict)
+
+    def put(self, name: str, value: Any, line: Evidence | None = None) -> None:  # noqa: ANN401
+        """Note a field unless it is known or nothing was said."""
+        if value is not None and name not in self.fields:
+            self.fields[name] = value
+            if line is not None:
+                self.lines[name] = line
+
+
+@dataclass
+class DeviceDraft:
+    """One device, by the names of RdmaDevice's fields."""
+
+    name: str
+    line: Evidence | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+    ports: dict[int, PortDraft] = field(default_factory=dict)
+
+    def put(self, name: str, value: Any) -> None:  # noqa: ANN401
+        """Note a field unless it is known or nothing was said."""
+        if value is not None:
+            self.fields.setdefault(name, value)
+
+    def port(self, number: int) -> PortDraft:
+        """The port of that number, begun if it is new."""
+        return self.ports.setdefault(number, PortDraft(number))
+
+    def finished(self, witness: str) -> RdmaDevice:
+        """The fact."""
+        ports = tuple(RdmaPort(p.number, lines=p.lines, **p.fields) for _, p in sorted(self.ports.items()))
+        self.put("software", _SOFTWARE.fullmatch(self.name) is not None)
+        return RdmaDevice(witness, self.name, ports=ports, line=self.line, **self.fields)
+
+
+def said(text: str) -> str | None:
+    """The text, None where it is blank."""
+    return text.strip() or None
+
+
+def word(text: str) -> str | None:
+    """A state or phase in lower case, without number, blanks and underscores.
+
+    >>> word("5: LinkUp"), word("PORT_ACTIVE (4)"), word("LINK_UP"), word("DOWN  ")
+    ('linkup', 'active', 'linkup', 'down')
+    """
+    bare = _NUMBERING.sub("", text.strip()).strip().lower().removeprefix("port_")
+    return re.sub(r"[\s_]+", "", bare) or None
+
+
+def state(text: str) -> str | None:
+    """A port's state: active, down, init, armed."""
+    bare = word(text)
+    return _STATES.get(bare, bare) if bare else None
+
+
+def layer(text: str) -> str | None:
+    """A link layer: infiniband, ethernet; None for "Unspecified", which says nothing."""
+    bare = word(text)
+    return None if bare in ("unspecified", "unknown") else bare
+
+
+def number(text: str) -> int | None:
+    """A whole number at the start, decimal or 0x…: "4096 (5)", "0x33bf"."""
+    match = re.match(r"0[xX][0-9a-fA-F]{1,16}|\d{1,18}", text.strip())
+    return None if match is None else int(match[0], 16 if match[0][:2].lower() == "0x" else 10)
+
+
+def rate(text: str) -> float | None:
+    """A rate in Gb/s at the start: "200 Gb/sec (4X HDR)", "14.0625"."""
+    match = re.match(r"\d{1,6}(?:\.\d{1,6})?", text.strip())
+    return None if match is None else float(match[0])
+
+
+def guid(text: str) -> str | None:
+    """A GUID as sysfs spells it, "b83f:d203:000a:c116"; None for one that is all zero, which a VF gives."""
+    digits = re.sub(r"^0[xX]|:", "", text.strip()).lower()
+    if not re.fullmatch(r"[0-9a-f]{1,16}", digits) or not digits.strip("0"):
+        return None
+    padded = digits.zfill(16)
+    return ":".join(padded[i : i + 4] for i in range(0, 16, 4))
+
+
+def gid_prefix(text: str) -> str | None:
+    """The subnet prefix of a GID in full spelling, "fe80:0000:0000:0000"."""
+    match = re.match(r"(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}(?=:|$)", text.strip())
+    return match[0].lower() if match and match[0].strip("0:") else None
+
+
+def vendor(text: str) -> str | None:
+    """A PCI vendor id, four hex digits, from what verbs or sysfs call the vendor: "0x02c9", "0x15b3"."""
+    value = number(text)
+    if value is None or not 0 < value <= 0xFFFF:
+        return None
+    return _PCI_VENDORS.get(f"{value:04x}", f"{value:04x}")
