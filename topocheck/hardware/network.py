@@ -30,3 +30,19 @@ def achievable_gb_per_s(rate_gbit_per_s: float) -> float:
     49.0
     """
     return rate_gbit_per_s / 8 * _K_NET
+
+
+# The most one port of a card carries, by PCI device id and by the type ibstat prints; NVIDIA's product briefs of the
+# adapters. Only used where no port was read, and then listed among the assumptions.
+_MOST_GBIT_PER_S = {
+    "15b3:1013": 100.0, "15b3:1017": 100.0, "15b3:1019": 100.0, "15b3:101b": 200.0, "15b3:101d": 100.0,
+    "15b3:1021": 400.0, "15b3:1023": 800.0, "15b3:a2d6": 200.0, "15b3:a2dc": 400.0,
+    "1d0f:efa0": 100.0, "1d0f:efa1": 100.0, "1d0f:efa2": 200.0, "1d0f:efa3": 400.0,
+    "MT4115": 100.0, "MT4119": 100.0, "MT4121": 100.0, "MT4123": 200.0, "MT4125": 100.0, "MT4129": 400.0,
+    "MT4131": 800.0, "MT41686": 200.0, "MT41692": 400.0,
+}  # fmt: skip
+
+
+def most_gbit_per_s(pci_id: str | None, device_type: str | None) -> float | None:
+    """The rate of one port of a card's model; None for a model not in the table."""
+    return _MOST_GBIT_PER_S.get(pci_id or "") or _MOST_GBIT_PER_S.get(device_type or "")

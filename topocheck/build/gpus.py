@@ -1,0 +1,139 @@
+"""Which GPUs this node has: nvidia-smi's numbering, the PCI list and the matrix made one (interface section 3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from topocheck.build.merge import merged
+from topocheck.build.said import Said
+from topocheck.facts import Gap, GpuState, NvlinkGpu, NvlinkPort, PciFunction
+from topocheck.graph import Device
+from topocheck.hardware.gpus import model_of_id, part_of
+from topocheck.hardware.pci_ids import is_gpu
+
+_GPU_NAME = re.compile(r"GPU(\d+)")
+_TRUST = ("nvml", "nvidia-smi -q -x", "nvidia-smi -q", "nvidia-smi", "nvidia-smi -L")
+
+
+def gpus_of(said: Said, functions: Mapping[str, PciFunction]) -> list[Device]:
+    """The GPUs, in nvidia-smi's order, or in PCI address order where only PCI is known."""
+    states = _states_by_index(said)
+    nvlinks = _nvlinks_by_index(said.nvlinks)
+    on_bus = [f for f in functions.values() if is_gpu(f)]
+    if not states:
+        return [_device(f"gpu{i}", None, f, None) for i, f in enumerate(on_bus)]
+    tied = _tie(states, on_bus, said)
+    devices = [_device(f"gpu{i}", state, tied.get(i), nvlinks.get(i)) for i, state in sorted(states.items())]
+    return devices + _lost(said.gpus, devices, functions)
+
+
+def _states_by_index(said: Said) -> dict[int, GpuState]:
+    """One state a GPU number; a number only the matrix or the nvlink listing knows gets an empty one."""
+    rank = {name: i for i, name in enumerate(_TRUST)}
+    by_index: dict[int, list[GpuState]] = {}
+    for state in sorted(said.gpus, key=lambda s: rank.get(s.witness, len(rank))):
+        if state.index is not None:
+            by_index.setdefault(state.index, []).append(state)
+    for matrix in said.matrices:
+        for name in matrix.names:
+            if match := _GPU_NAME.fullmatch(name):
+                by_index.setdefault(int(match[1]), []).append(GpuState(matrix.witness, int(match[1])))
+    for gpu in said.nvlinks:
+        named = GpuState(gpu.witness, gpu.index, model=gpu.model, uuid=gpu.uuid)
+        by_index.setdefault(gpu.index, []).append(named)
+    return {index: merged(states) for index, states in by_index.items()}
+
+
+def _nvlinks_by_index(listings: list[NvlinkGpu]) -> dict[int, NvlinkGpu]:
+    """The NVLinks of each GPU, the -s, -e, -c and -R listings joined link by link."""
+    joined: dict[int, NvlinkGpu] = {}
+    for gpu in listings:
+        known = joined.get(gpu.index)
+        if known is None:
+            joined[gpu.index] = gpu
+            continue
+        ports = {p.link: p for p in known.ports}
+        for port in gpu.ports:
+            ports[port.link] = _join_ports(ports[port.link], port) if port.link in ports else port
+        joined[gpu.index] = replace(
+            known,
+            ports=tuple(ports[link] for link in sorted(ports)),
+            all_inactive=known.all_inactive or gpu.all_inactive,
+            unsupported=known.unsupported or gpu.unsupported,
+            line=known.line or gpu.line,
+        )
+    return joined
+
+
+def _join_ports(a: NvlinkPort, b: NvlinkPort) -> NvlinkPort:
+    return NvlinkPort(
+        a.link,
+        a.active if a.active is not None else b.active,
+        a.rate_gb_per_s if a.rate_gb_per_s is not None else b.rate_gb_per_s,
+        a.remote_bdf or b.remote_bdf,
+        a.errors or b.errors,
+        a.supported if a.supported is not None else b.supported,
+        (a.line if a.active is not None else None) or b.line or a.line,
+    )
+
+
+def _tie(states: Mapping[int, GpuState], on_bus: list[PciFunction], said: Said) -> dict[int, PciFunction]:
+    """GPU number → PCI function: by BDF where nvidia-smi names one, else in ascending order if the numbers agree."""
+    by_bdf = {f.bdf: f for f in on_bus}
+    tied = {i: by_bdf[s.bdf] for i, s in states.items() if s.bdf and s.bdf in by_bdf}
+    loose = sorted(i for i, s in states.items() if s.bdf is None)
+    free = [f for f in on_bus if f.bdf not in {t.bdf for t in tied.values()}]
+    if not loose or not free:
+        return tied
+    if len(loose) == len(free):
+        said.assumptions.append(
+            f"{len(loose)} GPUs of nvidia-smi and of the PCI list are tied in ascending order: no input names both"
+        )
+        return tied | dict(zip(loose, free, strict=True))
+    said.gaps.append(
+        Gap(free[0].witness, f"{len(free)} GPUs in the PCI list, {len(loose)} in nvidia-smi: not known which is which")
+    )
+    return tied
+
+
+def _device(id_: str, state: GpuState | None, pci: PciFunction | None, nvlink: NvlinkGpu | None) -> Device:
+    pci_id = (state.pci_id if state else None) or (pci_id_of(pci) if pci else None)
+    model = (state.model if state else None) or (pci.name if pci else None) or model_of_id(pci_id)
+    numa = (pci.numa_node if pci else None, state.numa_node if state else None)
+    return Device(
+        id=id_,
+        kind="gpu",
+        bdf=(state.bdf if state else None) or (pci.bdf if pci else None),
+        pci_id=pci_id,
+        model=model,
+        firmware=state.vbios if state else None,
+        numa_node=numa[0] if numa[0] is not None else numa[1],
+        numa_unknown=bool(pci and pci.numa_unknown),
+        numa_from=(pci.witness if pci and numa[0] is not None else None) or (state.witness if state else None),
+        minor=state.minor if state else None,
+        mig=bool(state and state.mig),
+        pstate=state.pstate if state else None,
+        part=part_of(model, pci_id),
+        gpu=state,
+        pci=pci,
+        nvlinks=nvlink.ports if nvlink and nvlink.ports else None,
+        nvlinks_none=nvlink.line if nvlink and nvlink.all_inactive and not nvlink.ports else None,
+        lines={**(pci.lines if pci else {}), **(state.lines if state else {})},
+    )
+
+
+def pci_id_of(pci: PciFunction) -> str | None:
+    """ "10de:2330", None where the listing shows no numbers."""
+    return f"{pci.vendor_id}:{pci.device_id}" if pci.vendor_id and pci.device_id else None
+
+
+def _lost(states: list[GpuState], devices: list[Device], functions: Mapping[str, PciFunction]) -> list[Device]:
+    """GPUs the driver calls lost by their BDF only: they keep the BDF as their id."""
+    known = {d.bdf for d in devices}
+    lost: dict[str, Device] = {}
+    for state in states:
+        if state.lost and state.index is None and state.bdf and state.bdf not in known:
+            lost[state.bdf] = replace(_device(state.bdf, state, functions.get(state.bdf), None), id=state.bdf)
+    return [lost[bdf] for bdf in sorted(lost)]

@@ -1,0 +1,163 @@
+"""Which NICs this node has: RDMA devices, matrix columns and PCI functions made one (interface section 3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from topocheck.build.gpus import pci_id_of
+from topocheck.build.merge import merged
+from topocheck.build.pci import is_vf
+from topocheck.build.said import Said
+from topocheck.facts import Gap, PciFunction, RdmaDevice, RdmaPort
+from topocheck.graph import Device
+from topocheck.hardware.pci_ids import is_rdma_nic
+
+_TRUST = (
+    "/sys/class/infiniband", "ibstat", "ibv_devinfo -v", "ibv_devinfo", "ibstatus", "rdma link", "fi_info -p efa",
+    "ibdev2netdev", "mst status -v", "show_gids",
+)  # fmt: skip
+# Types of mlx5 and mlx4 virtual functions (the mlx5_core device table): Connect-IB, ConnectX-4, 4 Lx, 5, 5 Ex, 6, 7 on.
+_VF_TYPES = frozenset({"MT4100", "MT4114", "MT4116", "MT4118", "MT4120", "MT4122", "MT4124", "MT4126"})
+_NUMBERED = re.compile(r"NIC\d+")
+# systemd's predictable names carry the address, bus and slot in decimal: ibp2s0f1, rocep1s0, roceP2p1s0f1, rdmap79s0.
+_PATH_NAME = re.compile(r"(?:ib|roce|rdma|iw|opa)(?:P(\d+))?p(\d+)s(\d+)(?:f(\d+))?")
+
+
+def natural(name: str) -> tuple[object, ...]:
+    """mlx5_2 before mlx5_10."""
+    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name))
+
+
+def nics_of(said: Said, functions: Mapping[str, PciFunction]) -> list[Device]:
+    """The NICs in natural order of their ids."""
+    named = _rdma_by_name(said.rdma)
+    columns = matrix_nic_ids(said, list(named))
+    for name in columns.values():
+        named.setdefault(name, RdmaDevice(said.matrices[0].witness, name))
+    on_bus = {f.bdf: f for f in functions.values() if is_rdma_nic(f)}
+    if not named:
+        return [_device(f.bdf, None, f) for f in on_bus.values()]
+    tied = _tie(named, on_bus, functions, said)
+    devices = [_device(name, rdma, tied.get(name)) for name, rdma in named.items()]
+    return sorted(devices, key=lambda d: natural(d.id))
+
+
+def _rdma_by_name(facts: Iterable[RdmaDevice]) -> dict[str, RdmaDevice]:
+    """RDMA devices by name, all inputs and their ports joined; software devices left out."""
+    rank = {name: i for i, name in enumerate(_TRUST)}
+    by_name: dict[str, list[RdmaDevice]] = {}
+    for fact in sorted(facts, key=lambda f: rank.get(f.witness, len(rank))):
+        by_name.setdefault(fact.name, []).append(fact)
+    joined = {}
+    for name, group in by_name.items():
+        if any(device.software for device in group):
+            continue
+        joined[name] = replace(merged(group), ports=_joined_ports(group))
+    return joined
+
+
+def _joined_ports(devices: list[RdmaDevice]) -> tuple[RdmaPort, ...]:
+    by_number: dict[int, list[RdmaPort]] = {}
+    for device in devices:
+        for port in device.ports:
+            by_number.setdefault(port.port, []).append(port)
+    return tuple(merged(by_number[number]) for number in sorted(by_number))
+
+
+def matrix_nic_ids(said: Said, known: list[str]) -> dict[str, str]:
+    """Matrix column name → device id: the legend's name, the column's own, else tied in ascending order."""
+    names = [n for matrix in said.matrices[:1] for n in matrix.names if not n.startswith("GPU")]
+    if not names:
+        return {}
+    legend = said.matrices[0].legend
+    ids = {n: legend.get(n, n) for n in names}
+    loose = [n for n in names if _NUMBERED.fullmatch(ids[n])]
+    free = sorted((k for k in known if k not in ids.values()), key=natural)
+    if loose and len(loose) == len(free) == len(names):
+        said.assumptions.append(f"{len(loose)} NIC columns without a legend are tied to {free[0]} … in ascending order")
+        ids |= dict(zip(loose, free, strict=True))
+    elif loose and free:
+        said.gaps.append(
+            Gap(said.matrices[0].witness, f"{len(loose)} NIC columns without a legend could not be tied to a name")
+        )
+    return ids
+
+
+def _tie(
+    named: Mapping[str, RdmaDevice],
+    on_bus: Mapping[str, PciFunction],
+    functions: Mapping[str, PciFunction],
+    said: Said,
+) -> dict[str, PciFunction]:
+    """RDMA name → PCI function: by address, by a name that holds one, else in ascending order if the numbers agree."""
+    tied: dict[str, PciFunction] = {}
+    for name, rdma in named.items():
+        bdf = rdma.bdf or bdf_of_name(name)
+        if bdf and bdf in functions:
+            tied[name] = functions[bdf]
+    taken = {f.bdf for f in tied.values()}
+    loose = [n for n in sorted(named, key=natural) if n not in tied and named[n].bdf is None]
+    free = [f for f in on_bus.values() if f.bdf not in taken]
+    if not loose or not free:
+        return tied
+    physical = [f for f in free if not is_vf(f)]
+    for pool in (free, physical):
+        if len(pool) == len(loose):
+            said.assumptions.append(
+                f"{len(loose)} RDMA devices and PCI functions are tied in ascending order: no input names both"
+            )
+            return tied | dict(zip(loose, pool, strict=True))
+    said.gaps.append(
+        Gap(free[0].witness, f"{len(free)} NIC functions, {len(loose)} RDMA devices: not known which is which")
+    )
+    return tied
+
+
+def bdf_of_name(name: str) -> str | None:
+    """The PCI address a predictable name carries.
+
+    >>> bdf_of_name("ibp2s0f1"), bdf_of_name("rdmap79s0"), bdf_of_name("mlx5_0")
+    ('0000:02:00.1', '0000:4f:00.0', None)
+    """
+    match = _PATH_NAME.fullmatch(name)
+    if match is None:
+        return None
+    domain, bus, slot, function = (int(part or 0) for part in match.groups())
+    return f"{domain:04x}:{bus:02x}:{slot:02x}.{function}" if bus < 256 and slot < 32 and function < 8 else None
+
+
+def _device(id_: str, rdma: RdmaDevice | None, pci: PciFunction | None) -> Device:
+    bdf = (rdma.bdf or (bdf_of_name(id_) if rdma.ports else None)) if rdma else None
+    model = pci.name if pci and pci.name else rdma.model if rdma else None
+    header = {"header": rdma.line} if rdma and rdma.line else {}
+    return Device(
+        id=id_,
+        kind="nic",
+        bdf=(pci.bdf if pci else None) or bdf,
+        pci_id=pci_id_of(pci) if pci else None,
+        model=model,
+        firmware=rdma.firmware if rdma else None,
+        board_id=rdma.board_id if rdma else None,
+        numa_node=pci.numa_node if pci else None,
+        numa_unknown=bool(pci and pci.numa_unknown),
+        numa_from=pci.witness if pci else None,
+        vf_of=(pci.vf_of if pci else None) or (rdma.vf_of if rdma else None),
+        is_vf=bool((pci and is_vf(pci)) or (rdma and (rdma.model in _VF_TYPES or rdma.vf_of))),
+        pci=pci,
+        card=_card(id_, rdma, pci),
+        device_type=rdma.model if rdma else None,
+        efa=bool(rdma and rdma.efa) or bool(pci and pci.vendor_id == "1d0f"),
+        ports=rdma.ports if rdma else (),
+        lines={**(pci.lines if pci else {}), **header},
+    )
+
+
+def _card(id_: str, rdma: RdmaDevice | None, pci: PciFunction | None) -> str:
+    """What the functions of one card share: the system image GUID, else the address without its function."""
+    guid = rdma.sys_image_guid if rdma else None
+    if guid and guid.strip("0x: "):
+        return guid
+    bdf = pci.bdf if pci else bdf_of_name(id_)
+    return bdf.split(".")[0] if bdf else id_

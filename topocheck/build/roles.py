@@ -1,0 +1,197 @@
+"""What each NIC is for, which NIC is whose, and the rails (rules.md, "Roles of NICs" and "Rails")."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from topocheck.build.nics import natural
+from topocheck.build.pci import address_key
+from topocheck.graph import RANK, SWITCH_LOCAL, Device
+
+ClassOf = Callable[[str, str], "str | None"]
+
+_BLUEFIELD_MANAGEMENT = re.compile(r"15b3:c2d")
+_ACCELERATED_NETWORKING = re.compile(r"mlx5_an\d+|mana_\d+")
+_STORAGE_FROM_GBIT_PER_S = 100  # rules.md: other kinds are storage from 100 Gb/s
+
+
+class Kind(NamedTuple):
+    """NICs of one device id, board id, link layer, rate and number of ports a card."""
+
+    key: tuple[object, ...]
+    nics: tuple[Device, ...]
+    rate_gbit_per_s: float
+
+
+class Decision(NamedTuple):
+    """A role and why."""
+
+    role: str
+    reason: str
+
+
+def with_roles(
+    nics: list[Device], gpus: list[Device], class_of: ClassOf
+) -> tuple[list[Device], dict[str, tuple[str, ...]]]:
+    """The NICs with role and rail, and each GPU's own compute NICs."""
+    roles = {nic.id: d for nic in nics if (d := _no_nic_of_ours(nic, nics))}
+    judged = [nic for nic in nics if nic.id not in roles]
+    kinds = kinds_of(judged, gpus, class_of)
+    chosen, assignment = _compute_kind(kinds, gpus, class_of)
+    used = {n for own in assignment.values() for n in own}
+    for kind in kinds:
+        for nic in kind.nics:
+            roles[nic.id] = _role(nic, kind, chosen, used, bool(gpus))
+    ordered = rail_order([n for n in nics if roles[n.id].role == "compute"])
+    rails = {nic.id: i for i, nic in enumerate(ordered)}
+    decided = [
+        replace(n, role=roles[n.id].role, role_from="kind", role_reason=roles[n.id].reason, rail=rails.get(n.id))
+        for n in nics
+    ]
+    return decided, assignment
+
+
+def rail_order(nics: list[Device]) -> list[Device]:
+    """Rail order: PCI address order, natural order of names where addresses are not known."""
+    if all(n.bdf for n in nics):
+        return sorted(nics, key=lambda n: address_key(n.bdf or ""))
+    return sorted(nics, key=lambda n: natural(n.id))
+
+
+def _no_nic_of_ours(nic: Device, nics: list[Device]) -> Decision | None:
+    if nic.vf_of and any(other.bdf == nic.vf_of for other in nics):
+        return Decision("unknown", f"virtual function of {nic.vf_of}")
+    if nic.is_vf and any(not other.is_vf and _same_family(nic, other) for other in nics):
+        return Decision("unknown", "virtual function, its physical function is here")
+    if nic.pci_id and _BLUEFIELD_MANAGEMENT.match(nic.pci_id):
+        return Decision("management", "BlueField management function")
+    if _ACCELERATED_NETWORKING.fullmatch(nic.id) or (nic.pci_id or "").startswith("1414:"):
+        return Decision("management", "accelerated-networking function")
+    rates = [p.rate_gbit_per_s for p in nic.ports if p.rate_gbit_per_s]
+    if (
+        nic.id.startswith("ib")
+        and nic.card
+        and sum(o.card == nic.card for o in nics) >= 4
+        and max(rates, default=0) <= 100
+    ):
+        return Decision("management", "NVLink management port")
+    return None
+
+
+def _same_family(vf: Device, other: Device) -> bool:
+    """mlx5's VF type is the PF's number plus one (mlx5_core device table)."""
+    numbers = [int(re.sub(r"\D", "", d.device_type or "") or -9) for d in (vf, other)]
+    return numbers[0] == numbers[1] + 1
+
+
+def kinds_of(nics: list[Device], gpus: list[Device], class_of: ClassOf) -> list[Kind]:
+    """The NICs by kind. A port that is down has no rate, so its card goes with its like; a single slower card is a
+    slow card, not a kind; two or more at a lower rate that sit near no GPU are another kind."""
+    cards: dict[str | None, int] = {}
+    for nic in nics:
+        cards[nic.card] = cards.get(nic.card, 0) + 1
+    base: dict[tuple[object, ...], list[Device]] = {}
+    for nic in nics:
+        layer = next((p.link_layer for p in nic.ports if p.state == "active" and p.link_layer), None)
+        key = (nic.pci_id or nic.device_type, nic.board_id, layer, cards[nic.card], len(nic.ports), nic.is_vf)
+        base.setdefault(key, []).append(nic)
+    base = _down_with_their_like(base)
+    kinds = []
+    for key, group in base.items():
+        for rate, members in _split_by_rate(group, gpus, class_of):
+            kinds.append(Kind((*key, rate), tuple(members), rate))
+    return kinds
+
+
+def _down_with_their_like(base: dict[tuple[object, ...], list[Device]]) -> dict[tuple[object, ...], list[Device]]:
+    """NICs without an active port have no link layer of their own: they join the largest group that else agrees."""
+    joined = {key: list(group) for key, group in base.items() if key[2] is not None}
+    for key, group in base.items():
+        if key[2] is not None:
+            continue
+        like = [k for k in joined if (k[:2], k[3:]) == (key[:2], key[3:])] or [
+            k for k in joined if k[:2] == key[:2] and key[0] is not None
+        ]
+        joined.setdefault(max(like, key=lambda k: len(joined[k])) if like else key, []).extend(group)
+    return joined
+
+
+def _split_by_rate(group: list[Device], gpus: list[Device], class_of: ClassOf) -> list[tuple[float, list[Device]]]:
+    by_rate: dict[float, list[Device]] = {}
+    for nic in group:
+        if nic.rate_gbit_per_s:
+            by_rate.setdefault(nic.rate_gbit_per_s, []).append(nic)
+    if not by_rate:
+        return [(0.0, group)]
+    main = max(by_rate, key=lambda rate: (len(by_rate[rate]), rate))
+    parts: dict[float, list[Device]] = {main: []}
+    for nic in group:
+        rate = nic.rate_gbit_per_s or main
+        apart = len({n.card for n in by_rate.get(rate, [])}) >= 2 and not any(
+            RANK[class_of(gpu.id, n.id)] <= SWITCH_LOCAL for n in by_rate.get(rate, []) for gpu in gpus
+        )
+        parts.setdefault(rate if apart else main, []).append(nic)
+    if main != max(by_rate) and parts[main]:
+        return [(max(n.rate_gbit_per_s or 0.0 for n in part) or rate, part) for rate, part in parts.items()]
+    return list(parts.items())
+
+
+def _compute_kind(
+    kinds: list[Kind], gpus: list[Device], class_of: ClassOf
+) -> tuple[Kind | None, dict[str, tuple[str, ...]]]:
+    """The kind that carries the GPUs' traffic, and its assignment to them; None where none can be told."""
+    if not kinds:
+        return None, {}
+    if not gpus:
+        return max(kinds, key=lambda k: (k.rate_gbit_per_s * (len(k.nics) > 0), len(k.nics))), {}
+    local = {k: assign(gpus, list(k.nics), class_of, SWITCH_LOCAL) for k in kinds}
+    best = max(kinds, key=lambda k: (_covered(local[k]), k.rate_gbit_per_s, len(k.nics)))
+    if 2 * _covered(local[best]) < len(gpus):
+        best = max(kinds, key=lambda k: (k.rate_gbit_per_s, len(k.nics)))
+        if 4 * len(best.nics) < len(gpus):
+            return None, {}
+        return best, assign(gpus, list(best.nics), class_of, RANK[None])
+    if len(best.nics) >= len(gpus):
+        return best, assign(gpus, list(best.nics), class_of, RANK[None])
+    return best, local[best]
+
+
+def _covered(assignment: Mapping[str, tuple[str, ...]]) -> int:
+    return sum(bool(own) for own in assignment.values())
+
+
+def _role(nic: Device, kind: Kind, chosen: Kind | None, used: set[str], has_gpus: bool) -> Decision:
+    if chosen is None:
+        return Decision("unknown", "no kind of NIC is near half of the GPUs, none has a quarter of their number")
+    if kind.key == chosen.key:
+        if not has_gpus or nic.id in used:
+            return Decision("compute", "the kind of card that is nearest to most GPUs" if has_gpus else "the main kind")
+        return Decision("storage", "of the compute kind, without a GPU of its own")
+    rate = kind.rate_gbit_per_s
+    lan = any(p.link_layer == "iwarp" for p in nic.ports) or rate < _STORAGE_FROM_GBIT_PER_S
+    if rate == 0 and nic.state != "down":
+        return Decision("storage", "another kind of card")
+    return Decision("management" if lan else "storage", f"another kind of card, {rate:g} Gb/s")
+
+
+def assign(gpus: list[Device], nics: list[Device], class_of: ClassOf, worst: int) -> dict[str, tuple[str, ...]]:
+    """Each GPU's own NICs: k = floor(NICs / GPUs), at least 1, no NIC twice, by the nearest classes in sum (min-cost
+    flow), order of address deciding among equals; no pair farther than `worst`."""
+    import networkx as nx
+
+    ordered = rail_order(nics)
+    each = max(1, len(nics) // len(gpus))
+    flow = nx.DiGraph()
+    for i, gpu in enumerate(gpus):
+        flow.add_edge("source", ("gpu", gpu.id), capacity=each, weight=0)
+        for j, nic in enumerate(ordered):
+            rank = RANK[class_of(gpu.id, nic.id)]
+            if rank <= worst:
+                flow.add_edge(("gpu", gpu.id), ("nic", nic.id), capacity=1, weight=4**rank * 1000 + abs(i * each - j))
+    for nic in ordered:
+        flow.add_edge(("nic", nic.id), "sink", capacity=1, weight=0)
+    result = nx.max_flow_min_cost(flow, "source", "sink")
+    return {gpu.id: tuple(nic.id for nic in ordered if result[("gpu", gpu.id)].get(("nic", nic.id))) for gpu in gpus}

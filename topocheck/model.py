@@ -1,0 +1,189 @@
+"""Bandwidth of flows on the node: what a repair is worth is the ratio of two answers of this module.
+
+Each scenario is a set of flows that run at once; rates are the max-min fair share over the links they cross, one
+direction, GB/s, large transfers (design.md section 3). A link that sleeps counts at its capability; a link nobody read
+limits nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from topocheck.graph import RANK, SWITCH_LOCAL, Device, PcieLink, Topology
+from topocheck.hardware import network, pcie
+
+# GPUDirect RDMA lost on a path beyond the switch: prediction.md section 2, `far_nic`, 0.440-0.638 over 5 rows.
+_FAR_NIC = 0.500
+_NOMINAL_GBIT_PER_S = 400.0  # only ratios are read from it
+
+
+class Scenario(NamedTuple):
+    """What is run, and whose bandwidth is asked.
+
+    gpu-nic    every GPU to its own NICs by RDMA; B is the subject GPU's
+    node-nics  the same; B is the sum over the node, what an inter-node ring follows
+    gpu-host   every GPU to its host memory; B is the subject GPU's
+    nic-host   the subject NIC alone to host memory
+    """
+
+    kind: str
+    subject: str = ""
+
+
+class Bandwidth(NamedTuple):
+    """B of a scenario, its slowest flow, and whether a NIC's rate had to be made up (then only ratios mean anything)."""
+
+    gb_per_s: float
+    slowest_gb_per_s: float
+    nominal: bool
+
+
+class Flow(NamedTuple):
+    """One flow: who owns it, what it crosses, and the most it can do by itself."""
+
+    owner: str
+    crosses: tuple[tuple[str, str], ...]
+    most: float
+
+
+Capacity = Mapping[tuple[str, str], float]
+
+
+def link_capacity_gb_per_s(link: PcieLink) -> float:
+    """Achievable bandwidth of a link as it runs, or would run awake; infinite where it was not read."""
+    speed = link.speed_gts if not link.asleep else link.can_speed_gts or link.max_speed_gts
+    width = link.width
+    if link.implausible or not speed or not width:
+        return float("inf")
+    return pcie.achievable_gb_per_s(speed, width, link.payload_bytes or pcie.ASSUMED_PAYLOAD_BYTES)
+
+
+def nic_rate_gbit_per_s(nic: Device) -> float | None:
+    """What its active ports carry together, 0 when all are down; its model's maximum when no port was read."""
+    rates = [p.rate_gbit_per_s for p in nic.ports if p.state == "active" and p.rate_gbit_per_s]
+    if rates:
+        return sum(rates)
+    if nic.state == "down":
+        return 0.0
+    return network.most_gbit_per_s(nic.pci_id, nic.device_type)
+
+
+def route(node: Topology, a: Device, b: Device) -> tuple[list[PcieLink], list[PcieLink]]:
+    """The links from each of two devices up to where they meet."""
+    up_a, up_b = node.path_up(a), node.path_up(b)
+    shared = {link.id for link in up_a} & {link.id for link in up_b}
+    own_a, own_b = ([x for x in up if x.id not in shared] for up in (up_a, up_b))
+    if RANK[node.pcie_class(a.id, b.id)] <= SWITCH_LOCAL and not _meet(node, a, b):
+        return own_a[:1], own_b[:1]  # a NIC a repair has moved here: the tree does not know it
+    return own_a, own_b
+
+
+def _meet(node: Topology, a: Device, b: Device) -> bool:
+    if a.bdf is None or b.bdf is None:
+        return False
+    return bool(set(node.climb(a.bdf)) & set(node.climb(b.bdf)) & set(node.bridges))
+
+
+def nics_in_use(node: Topology, gpu: Device) -> list[Device]:
+    """The NICs a GPU's traffic takes: its own that are not down, else the nearest one that is up."""
+    own = [node.by_id[n] for n in node.assignment.get(gpu.id, ()) if n in node.by_id]
+    usable = [n for n in own if n.state != "down"]
+    if usable:
+        return usable
+    up = [n for n in node.compute_nics if n.state != "down"]
+    _, near = node.nearest(gpu, up)
+    return near[:1]
+
+
+def bandwidth(node: Topology, scenario: Scenario) -> Bandwidth | None:
+    """B of a scenario on this node; None where the node has not what the scenario needs."""
+    if scenario.kind in ("gpu-nic", "node-nics"):
+        flows, capacity, nominal = _rdma(node)
+    elif scenario.kind == "gpu-host":
+        flows, capacity, nominal = _to_host(node)
+    else:
+        flows, capacity, nominal = _nic_to_host(node, scenario.subject)
+    if not flows:
+        return None
+    rates = fair_share(flows, capacity)
+    by_owner: dict[str, float] = {}
+    for flow, rate in zip(flows, rates, strict=True):
+        by_owner[flow.owner] = by_owner.get(flow.owner, 0.0) + rate
+    if scenario.kind == "node-nics":
+        return Bandwidth(sum(rates), min(by_owner.values()), nominal)
+    own = by_owner.get(scenario.subject)
+    return None if own is None or own == float("inf") else Bandwidth(own, min(by_owner.values()), nominal)
+
+
+def _rdma(node: Topology) -> tuple[list[Flow], Capacity, bool]:
+    flows: list[Flow] = []
+    capacity: dict[tuple[str, str], float] = {}
+    rates = {nic.id: nic_rate_gbit_per_s(nic) for nic in node.compute_nics}
+    known = max((r for r in rates.values() if r), default=None)
+    nominal = any(r is None for r in rates.values())
+    local = any(RANK[node.pcie_class(g.id, n.id)] <= SWITCH_LOCAL for g in node.gpus for n in node.compute_nics)
+    for gpu in node.gpus:
+        for nic in nics_in_use(node, gpu):
+            rate = rates.get(nic.id)
+            port = network.achievable_gb_per_s(rate if rate is not None else known or _NOMINAL_GBIT_PER_S)
+            up, down = route(node, gpu, nic)
+            crosses = [(x.id, "up") for x in up] + [(x.id, "down") for x in down] + [(nic.id, "port")]
+            capacity.update({(x.id, d): link_capacity_gb_per_s(x) for x in (*up, *down) for d in ("up", "down")})
+            capacity[nic.id, "port"] = port
+            far = local and RANK[node.pcie_class(gpu.id, nic.id)] > SWITCH_LOCAL and not (gpu.part and gpu.part.c2c)
+            flows.append(Flow(gpu.id, tuple(crosses), port * _FAR_NIC if far else float("inf")))
+    return flows, capacity, nominal
+
+
+def _to_host(node: Topology) -> tuple[list[Flow], Capacity, bool]:
+    flows: list[Flow] = []
+    capacity: dict[tuple[str, str], float] = {}
+    for gpu in node.gpus:
+        path = node.path_up(gpu)
+        capacity.update({(x.id, "up"): link_capacity_gb_per_s(x) for x in path})
+        if path:
+            flows.append(Flow(gpu.id, tuple((x.id, "up") for x in path), float("inf")))
+    return flows, capacity, False
+
+
+def _nic_to_host(node: Topology, nic_id: str) -> tuple[list[Flow], Capacity, bool]:
+    nic = node.by_id.get(nic_id)
+    if nic is None:
+        return [], {}, False
+    rate = nic_rate_gbit_per_s(nic)
+    most = network.achievable_gb_per_s(rate) if rate else float("inf")
+    path = node.path_up(nic)
+    capacity = {(x.id, "up"): link_capacity_gb_per_s(x) for x in path}
+    return [Flow(nic.id, tuple((x.id, "up") for x in path), most)], capacity, False
+
+
+def fair_share(flows: list[Flow], capacity: Capacity) -> list[float]:
+    """Max-min fair rates: fill all flows alike; whoever meets a full link, or his own limit, stops.
+
+    >>> fair_share([Flow("a", (("x", "up"),), 9.0), Flow("b", (("x", "up"),), 1.0)], {("x", "up"): 4.0})
+    [3.0, 1.0]
+    """
+    rates = [float("inf")] * len(flows)
+    open_flows = set(range(len(flows)))
+    left = dict(capacity)
+    while open_flows:
+        users: dict[tuple[str, str], list[int]] = {}
+        for i in open_flows:
+            for resource in flows[i].crosses:
+                users.setdefault(resource, []).append(i)
+        level = min((left[r] / len(who) for r, who in users.items()), default=float("inf"))
+        own = min((flows[i].most for i in open_flows), default=float("inf"))
+        level = min(level, own)
+        if level == float("inf"):
+            break
+        done = {i for i in open_flows if flows[i].most <= level}
+        for resource, who in users.items():
+            if left[resource] / len(who) <= level * (1 + 1e-12):
+                done.update(who)
+        for i in done:
+            rates[i] = level
+            for resource in flows[i].crosses:
+                left[resource] = max(0.0, left[resource] - level)
+        open_flows -= done
+    return rates

@@ -1,0 +1,106 @@
+"""Report: everything a format shows, already decided. Formats lay out; they work nothing out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from topocheck.facts import Gap
+from topocheck.finding import Finding, Price
+from topocheck.graph import Device, Disagreement, Numa, PcieLink
+
+
+class Coverage(NamedTuple):
+    """How many rules could speak."""
+
+    ran: int
+    skipped: int
+    not_applicable: int
+
+
+class SourceLabel(NamedTuple):
+    """Where the texts came from (interface section 4)."""
+
+    kind: str
+    name: str
+
+
+class Skipped(NamedTuple):
+    """A rule that could not see, or saw only a part."""
+
+    rule: str
+    partial: bool
+    reason: str
+
+
+class Pair(NamedTuple):
+    """Two devices and what lies between them; GB/s one direction, one flow."""
+
+    a: str
+    b: str
+    cls: str | None
+    pcie_cls: str | None
+    line_rate_gb_per_s: float | None
+    achievable_gb_per_s: float | None
+    bottleneck: str | None
+    p2p: str
+
+
+class NvlinkBundle(NamedTuple):
+    """All NVLinks between two ends, or of one GPU to the NVSwitches."""
+
+    a: str
+    b: str
+    links: int
+    line_rate_gb_per_s: float
+    achievable_gb_per_s: float
+    witness: str
+
+
+class GpuRow(NamedTuple):
+    """One line of the screen's table: a GPU and its own (or nearest) NICs."""
+
+    gpu: Device
+    link: PcieLink | None
+    nvlinks: str | None  # "18/18"
+    nics: tuple[Device, ...]
+    nic_link: PcieLink | None
+    cls: str | None
+    rdma_gb_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One run's answer. None means not known."""
+
+    version: str
+    host: str | None
+    time: str  # UTC, "2026-11-20T03:04:05Z"
+    duration_s: float
+    privileged: bool | None
+    boot_id: str | None
+    driver: str | None
+    kernel: str | None
+    fabric_manager: str | None
+    source: SourceLabel
+    verdict: str  # healthy, degraded, failed, unknown
+    verdict_reason: str
+    coverage: Coverage
+    platform: str | None
+    virtual: bool
+    devices: tuple[Device, ...]
+    nearest_nics: dict[str, tuple[str, ...]]
+    numa_nodes: tuple[Numa, ...]
+    pairs: tuple[Pair, ...]
+    links: tuple[PcieLink, ...]
+    nvlinks: tuple[NvlinkBundle, ...]
+    findings: tuple[Finding, ...]  # worst first
+    together: Price | None
+    skipped: tuple[Skipped, ...]
+    gaps: tuple[Gap, ...]
+    disagreements: tuple[Disagreement, ...]
+    assumptions: tuple[str, ...]
+    rows: tuple[GpuRow, ...]
+    sockets: int | None = None
+    recognised: bool = True
+    not_applicable: tuple[tuple[str, str], ...] = field(default=())  # (rule, reason)
