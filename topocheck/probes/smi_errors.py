@@ -20,9 +20,9 @@ _DRIVER = (
     "No devices were found",
 )
 _NO_HANDLE = "Unable to determine the device handle"
+_BDF = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _HANDLE = re.compile(
-    r"device handle for GPU\s*(?:(\d{1,3})\s*:\s*)?((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s*:\s*(.*)",
-    re.IGNORECASE,
+    rf"device handle for GPU\s*(?:({_BDF})|(\d{{1,3}})(?:\s*:\s*({_BDF}))?)\s*:?\s*(.*)", re.IGNORECASE
 )
 
 SNIFF = re.compile("|".join(re.escape(words) for words in (*_DRIVER, _NO_HANDLE)))
@@ -36,9 +36,9 @@ def errors(text: str, command: str) -> Iterator[Host | GpuState]:
         if handle:
             yield GpuState(
                 command,
-                int(handle[1]) if handle[1] else None,
-                bdf=full_bdf(handle[2]),
-                lost=handle[3].strip() or "no device handle",
+                int(handle[2]) if handle[2] else None,
+                bdf=full_bdf(handle[1] or handle[3] or ""),
+                lost=handle[4].strip() or "no device handle",
                 lines={"lost": evidence},
             )
         elif _NO_HANDLE not in line.text:

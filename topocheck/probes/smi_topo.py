@@ -78,6 +78,7 @@ def sniff(text: str) -> bool:
 def parse(text: str, command: str = INPUT) -> Iterable[Fact]:
     """Every matrix in the text, each with the gaps it has. `command` says which form the text is, unless a command
     line in it says otherwise."""
+    command = INPUT_MP if re.search(r"topo\W+mp", command) else INPUT
     facts = [fact for draft in _drafts(text, command) for fact in _facts(draft)]
     return facts or [*errors(text, command)] or [Gap(command, "no matrix in it")]
 

@@ -1,0 +1,152 @@
+"""The fields of one GPU in `nvidia-smi -q` and `-q -x`: the same values under two spellings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from topocheck.facts import Evidence, GpuState, full_bdf
+
+MIB = 1 << 20
+
+_NOTHING = re.compile(
+    r"\[?(?:N/?A|Not (?:Supported|Available|Found)|Unknown|Requested functionality .*|)\]?", re.IGNORECASE
+)
+_LOST = re.compile(r"\[?(?:Unknown Error|GPU is lost\b.*|ERR!)\]?", re.IGNORECASE)
+_RESET = re.compile(r"\[?GPU requires reset\]?", re.IGNORECASE)
+_VGPU_PROFILE = re.compile(r"(?:NVIDIA |GRID )+[A-Z]+\d+\w*(?:-\d+)?-\d+[ABCQ](?:ME)?")
+
+
+class Value(NamedTuple):
+    """One value as printed: `path` is (section, key) of the text form or the element names below <gpu>."""
+
+    path: tuple[str, ...]
+    text: str
+    line: Evidence
+
+
+class _Field(NamedTuple):
+    """A field of GpuState, where both forms print it, and how it is read."""
+
+    name: str
+    text: tuple[str, str]
+    xml: tuple[str, ...]
+    read: Callable[[str], Any]
+
+
+def word(text: str) -> str | None:
+    """A value as printed, None where nvidia-smi says that it has none."""
+    return None if _NOTHING.fullmatch(text) or _LOST.fullmatch(text) or _RESET.fullmatch(text) else text
+
+
+def vgpu_profile(model: str | None) -> bool | None:
+    """True for the name of a vGPU slice ("GRID A100-40C"), None for any other: a name alone proves no bare metal.
+
+    >>> vgpu_profile("NVIDIA A40-48Q"), vgpu_profile("NVIDIA A100-SXM4-80GB")
+    (True, None)
+    """
+    return True if model and _VGPU_PROFILE.fullmatch(model) else None
+
+
+def enabled(text: str) -> bool | None:
+    """MIG mode: a part that answers N/A cannot be in it."""
+    return {"enabled": True, "enabled*": True, "disabled": False, "disabled*": False, "n/a": False}.get(text.lower())
+
+
+def _number(text: str) -> int | None:
+    match = re.match(r"\d{1,9}", text)
+    return int(match[0]) if match else None
+
+
+def _bytes(text: str) -> int | None:
+    match = re.fullmatch(r"(\d{1,9}) ?MiB", text)
+    return int(match[1]) * MIB if match else None
+
+
+def _pci_id(text: str) -> str | None:
+    """0x233010DE is device 2330 of vendor 10de."""
+    match = re.fullmatch(r"(?:0x)?([0-9A-F]{4})([0-9A-F]{4})", text, re.IGNORECASE)
+    return f"{match[2]}:{match[1]}".lower() if match else None
+
+
+def _vgpu(text: str) -> bool | None:
+    return None if word(text) is None else text.lower() in ("vgpu", "vsga")
+
+
+def _passthrough(text: str) -> bool | None:
+    return None if word(text) is None else text.lower() == "pass-through"
+
+
+def _confidential(text: str) -> bool | None:
+    """Memory is set aside for protected use only in confidential-compute mode."""
+    found = _bytes(text)
+    return None if found is None else found > 0
+
+
+def _as_printed(text: str) -> str | None:
+    """N/A is an answer here."""
+    return None if _LOST.fullmatch(text) else text.strip("[]") or None
+
+
+_GEN = ("pci", "pci_gpu_link_info", "pcie_gen")
+_WIDTHS = ("pci", "pci_gpu_link_info", "link_widths")
+_VIRTUALIZATION = ("gpu_virtualization_mode", "virtualization_mode")
+_FIELDS = (
+    _Field("model", ("", "Product Name"), ("product_name",), word),
+    _Field("uuid", ("", "GPU UUID"), ("uuid",), word),
+    _Field("minor", ("", "Minor Number"), ("minor_number",), _number),
+    _Field("vbios", ("", "VBIOS Version"), ("vbios_version",), word),
+    _Field("bdf", ("PCI", "Bus Id"), ("pci", "pci_bus_id"), full_bdf),
+    _Field("pci_id", ("PCI", "Device Id"), ("pci", "pci_device_id"), _pci_id),
+    _Field("mig", ("MIG Mode", "Current"), ("mig_mode", "current_mig"), enabled),
+    _Field("vgpu", ("GPU Virtualization Mode", "Virtualization Mode"), _VIRTUALIZATION, _vgpu),
+    _Field("passthrough", ("GPU Virtualization Mode", "Virtualization Mode"), _VIRTUALIZATION, _passthrough),
+    _Field(
+        "confidential",
+        ("Conf Compute Protected Memory Usage", "Total"),
+        ("cc_protected_memory_usage", "total"),
+        _confidential,
+    ),
+    _Field("pstate", ("", "Performance State"), ("performance_state",), word),
+    _Field("gen", ("PCIe Generation", "Current"), (*_GEN, "current_link_gen"), _number),
+    _Field("gen_max", ("PCIe Generation", "Max"), (*_GEN, "max_link_gen"), _number),
+    _Field("gen_device_max", ("PCIe Generation", "Device Max"), (*_GEN, "max_device_link_gen"), _number),
+    _Field("gen_host_max", ("PCIe Generation", "Host Max"), (*_GEN, "max_host_link_gen"), _number),
+    _Field("width", ("Link Width", "Current"), (*_WIDTHS, "current_link_width"), _number),
+    _Field("width_max", ("Link Width", "Max"), (*_WIDTHS, "max_link_width"), _number),
+    _Field("memory_bytes", ("FB Memory Usage", "Total"), ("fb_memory_usage", "total"), _bytes),
+    _Field("bar1_bytes", ("BAR1 Memory Usage", "Total"), ("bar1_memory_usage", "total"), _bytes),
+    _Field("fabric_state", ("Fabric", "State"), ("fabric", "state"), _as_printed),
+    _Field("fabric_status", ("Fabric", "Status"), ("fabric", "status"), _as_printed),
+    _Field("addressing_mode", ("", "Addressing Mode"), ("addressing_mode",), word),
+    _Field("recovery_action", ("", "GPU Recovery Action"), ("gpu_recovery_action",), word),
+)
+
+
+def state(witness: str, index: int | None, bdf: str, line: Evidence, values: Iterable[Value]) -> GpuState:
+    """One GPU from the values printed of it; `bdf` and `line` are its heading's."""
+    found: dict[str, Any] = {"bdf": full_bdf(bdf)}
+    lines = {"bdf": line}
+    health: dict[str, str] = {}
+    for value in values:
+        read = [field for field in _FIELDS if value.path in (field.text, field.xml)]
+        for field in read:
+            if (result := field.read(value.text)) is not None:
+                found[field.name], lines[field.name] = result, value.line
+        if value.path[:-1] in (("Health",), ("fabric", "health")):
+            health[value.path[-1].replace("_", " ").title()] = value.text
+            lines.setdefault("fabric_health", value.line)
+        _trouble(value, bool(read), found, lines)
+    found["vgpu"] = vgpu_profile(found.get("model")) or found.get("vgpu")
+    return GpuState(witness, index, fabric_health=tuple(health.items()), lines=lines, **found)
+
+
+def _trouble(value: Value, is_field: bool, found: dict[str, Any], lines: dict[str, Evidence]) -> None:
+    """Notes the driver's word that the GPU is lost. One unreadable sensor (a fan, a power draw) is not that."""
+    if _LOST.fullmatch(value.text) and (is_field or "lost" in value.text.lower()):
+        found.setdefault("lost", value.text.strip("[]"))
+        lines.setdefault("lost", value.line)
+    elif _RESET.fullmatch(value.text) and "recovery_action" not in found:
+        found["recovery_action"] = value.text.strip("[]")
+        lines["recovery_action"] = value.line

@@ -1,0 +1,77 @@
+"""`nvidia-smi -L`: index, model and UUID of each GPU, and the MIG devices on it.
+
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-11111111-2222-3333-4444-555555555555)
+  MIG 3g.20gb     Device  0: (UUID: MIG-66666666-7777-8888-9999-aaaaaaaaaaaa)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-bbbbbbbb-2222-3333-4444-555555555555)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from topocheck.facts import Evidence, Fact, Gap, GpuState
+from topocheck.probes.lines import Line, lines, sniffed
+from topocheck.probes.smi_errors import errors
+from topocheck.probes.smi_gpu import vgpu_profile, word
+
+INPUT = "nvidia-smi -L"
+COMMANDS = ("nvidia-smi -L",)
+PATHS = ()
+NAME = r"nvidia[-_]?smi[\W_]*(?:L|list[-_]gpus)(?![a-zA-Z])"
+
+_MAKES = r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|A\d|H\d)"
+_GPU = re.compile(
+    rf"GPU (\d{{1,3}}): (?={_MAKES}|.*\(UUID: )(.{{1,120}}?)(?: \(UUID: (?:(GPU-[0-9a-fA-F-]{{4,60}})\))?.*)?"
+)
+_MIG = re.compile(r"MIG \d+(?:c\.\d+)?g\.\S+ +Device +\d+:")
+_OF_NVLINK = re.compile(r"Link \d|NVML:|Device does not")
+# Not a heading of `nvidia-smi nvlink`, which spells it the same.
+_LOOKS = re.compile(
+    rf"^[ \t]*GPU \d{{1,3}}: (?:{_MAKES}|[^(\n]{{1,120}}\(UUID: GPU-)[^\n]*"
+    r"(?:\n(?!\s*(?:Link \d|NVML:|Device does not))|\Z)",
+    re.MULTILINE,
+)
+
+
+def sniff(text: str) -> bool:
+    """Whether a line names a GPU as -L does, and no NVLink status follows."""
+    return sniffed(_LOOKS, text)
+
+
+def parse(text: str) -> Iterable[Fact]:
+    """One state a GPU. Where MIG devices are listed under some GPU, the GPUs without any are not in MIG mode."""
+    gpus: list[GpuState] = []
+    migs: dict[int, Evidence] = {}
+    fresh = False  # the last line named a GPU
+    for line in lines(text):
+        if match := _GPU.fullmatch(line.text):
+            gpus.append(_state(match, line))
+            fresh = True
+        elif gpus and _MIG.match(line.text):
+            migs.setdefault(len(gpus) - 1, Evidence(INPUT, line.number, line.text))
+            fresh = False
+        elif line.text:
+            if fresh and _OF_NVLINK.match(line.text):
+                gpus.pop()
+            fresh = False
+    if migs:
+        gpus = [
+            replace(gpu, mig=at in migs, lines={**gpu.lines, "mig": migs.get(at, gpu.lines["model"])})
+            for at, gpu in enumerate(gpus)
+        ]
+    return gpus or [*errors(text, INPUT)] or [Gap(INPUT, "no GPU in it")]
+
+
+def _state(match: re.Match[str], line: Line) -> GpuState:
+    evidence = Evidence(INPUT, line.number, line.text)
+    model = word(match[2].strip())
+    return GpuState(
+        INPUT,
+        int(match[1]),
+        uuid=match[3],
+        model=model,
+        vgpu=vgpu_profile(model),
+        lines={"model": evidence, "uuid": evidence},
+    )

@@ -1,0 +1,117 @@
+"""`nvidia-smi -q`: what the driver says of each GPU.
+
+==============NVSMI LOG==============
+
+Driver Version                            : 570.86.15
+
+Attached GPUs                             : 1
+GPU 00000000:1B:00.0
+    Product Name                          : NVIDIA H100 80GB HBM3
+    MIG Mode
+        Current                           : Disabled
+    GPU UUID                              : GPU-11111111-2222-3333-4444-555555555555
+    Minor Number                          : 3
+    PCI
+        Device Id                         : 0x233010DE
+        Bus Id                            : 00000000:1B:00.0
+        GPU Link Info
+            PCIe Generation
+                Max                       : 5
+                Current                   : 5
+            Link Width
+                Max                       : 16x
+                Current                   : 8x
+    Performance State                     : P0
+    Fabric
+        State                             : Completed
+        Status                            : Success
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from topocheck.facts import Evidence, Fact, Gap, GpuState, Host
+from topocheck.probes.lines import Line, lines, sniffed
+from topocheck.probes.smi_errors import errors
+from topocheck.probes.smi_gpu import Value, state
+
+INPUT = "nvidia-smi -q"
+COMMANDS = ()
+PATHS = ()
+NAME = r"nvidia[-_]?smi[\W_]*q(?:uery)?(?![a-z])(?!-[a-z])(?!.*(?:-x(?![a-z])|xml))"
+
+_BDF = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
+_LOOKS = re.compile(rf"^[ \t]*Attached GPUs[ \t]*:|^[ \t]*GPU {_BDF}[ \t]*\r?$", re.MULTILINE)
+_HEADING = re.compile(rf"GPU ({_BDF})")
+_KEY = re.compile(r"([^:]{1,80}?)[ \t]*:(?:[ \t]+(.*)|$)")
+
+
+@dataclass
+class _Gpu:
+    """One GPU being read."""
+
+    bdf: str
+    line: Line
+    values: list[Value] = field(default_factory=list)
+
+
+@dataclass
+class _Log:
+    """One listing: the number of GPUs it announces, and those it holds."""
+
+    attached: int | None = None
+    gpus: list[_Gpu] = field(default_factory=list)
+
+
+def sniff(text: str) -> bool:
+    """Whether the text holds the heading of the list or of a GPU in it."""
+    return sniffed(_LOOKS, text)
+
+
+def parse(text: str) -> Iterable[Fact]:
+    """The driver's version, one state a GPU, and what nvidia-smi says of GPUs it cannot open."""
+    facts: list[Fact] = []
+    logs = [_Log()]
+    sections: list[tuple[int, str]] = []
+    for line in lines(text):
+        if heading := _HEADING.fullmatch(line.text):
+            logs[-1].gpus.append(_Gpu(heading[1], line))
+            sections = []
+        elif not line.text or line.text.startswith("="):
+            continue
+        elif not (pair := _KEY.match(line.text)):
+            sections = [s for s in sections if s[0] < line.indent] + [(line.indent, line.text)]
+        elif pair[1] in ("Driver Version", "KMD Version"):
+            facts.append(Host(INPUT, driver=pair[2], line=_evidence(line)))
+        elif pair[1] == "Attached GPUs":
+            logs.append(_Log(int(pair[2]) if (pair[2] or "").isdecimal() else None))
+        elif logs[-1].gpus:
+            _take(logs[-1].gpus[-1], line, sections, pair[1], pair[2] or "")
+    facts += [fact for log in logs for fact in _states(log)]
+    facts += errors(text, INPUT)
+    return facts or [Gap(INPUT, "no GPU in it")]
+
+
+def _take(gpu: _Gpu, line: Line, sections: list[tuple[int, str]], key: str, value: str) -> None:
+    """Files a value under the section it is indented below; where the indent was lost, under the last section."""
+    inside = [name for indent, name in sections if indent < line.indent]
+    if line.indent == gpu.line.indent and sections and key != "Processes":
+        inside = [sections[-1][1]]
+    if "MIG Devices" in inside:
+        return
+    evidence = _evidence(line)
+    gpu.values.append(Value((inside[-1] if inside else "", key), value.strip(), evidence))
+
+
+def _states(log: _Log) -> Iterator[GpuState]:
+    """One GPU out of several attached is the answer to -i: its number is not known."""
+    alone = len(log.gpus) == 1 and (log.attached or 1) > 1
+    for position, gpu in enumerate(log.gpus):
+        yield state(INPUT, None if alone else position, gpu.bdf, _evidence(gpu.line), gpu.values)
+
+
+def _evidence(line: Line) -> Evidence:
+    return Evidence(INPUT, line.number, line.text)

@@ -1,0 +1,91 @@
+"""The plain `nvidia-smi` table: driver, and of each GPU its model, address, performance state, memory, MIG mode.
+
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 550.54.15              Driver Version: 550.54.15      CUDA Version: 12.4     |
+|-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|                                         |                        |               MIG M. |
+|=========================================+========================+======================|
+|   0  NVIDIA A100-PCIE-40GB          Off |   00000000:17:00.0 Off |                    0 |
+| N/A   38C    P0             32W /  250W |       1MiB /  40960MiB |      0%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------+------------------------+----------------------+
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from topocheck.facts import Evidence, Fact, Gap, GpuState, Host, full_bdf
+from topocheck.probes.lines import Line, lines, sniffed
+from topocheck.probes.smi_errors import SNIFF, errors
+from topocheck.probes.smi_gpu import MIB, enabled, vgpu_profile, word
+
+INPUT = "nvidia-smi"
+COMMANDS = ()
+PATHS = ()
+NAME = r"nvidia[-_]?smi(?:\.(?:txt|out|log|\d+))?$"
+
+_LOOKS = re.compile(rf"\| NVIDIA-SMI \d|{SNIFF.pattern}")
+_DRIVER = re.compile(r"\| NVIDIA-SMI \d\S*.*?(?:Driver|KMD) Version: (\d[\d.]*)")
+_FIRST = re.compile(r" *(\d{1,3})  ?(\S.*?) +(?:On|Off|N/A|ERR!) *")
+_MEMORY = re.compile(r" *\d+ ?MiB +/ +(\d{1,9}) ?MiB *")
+_PSTATE = re.compile(r"(?<!\S)P\d{1,2}(?!\S)")
+
+
+def sniff(text: str) -> bool:
+    """Whether the text holds the table's title, or what nvidia-smi prints instead of it."""
+    return sniffed(_LOOKS, text)
+
+
+def parse(text: str) -> Iterable[Fact]:
+    """The driver's version, one state a GPU (two or three lines of the table each), and nvidia-smi's own errors."""
+    facts: list[Fact] = []
+    gpu: GpuState | None = None
+    for line in lines(text):
+        if driver := _DRIVER.match(line.text):
+            facts.append(Host(INPUT, driver=driver[1], line=Evidence(INPUT, line.number, line.text)))
+        cells = line.text.split("|") if line.text.startswith("|") else []
+        if len(cells) != 5:
+            facts, gpu = facts + ([gpu] if gpu else []), None
+        elif first := _first(cells, line):
+            facts, gpu = facts + ([gpu] if gpu else []), first
+        elif gpu:
+            gpu = _more(gpu, cells, Evidence(INPUT, line.number, line.text))
+    facts += [gpu] if gpu else []
+    return [*facts, *errors(text, INPUT)] or [Gap(INPUT, "no table in it")]
+
+
+def _first(cells: list[str], line: Line) -> GpuState | None:
+    """The line with index, model and address; a GPU that has fallen off shows ERR! in their place."""
+    match = _FIRST.fullmatch(cells[1])
+    bdf = full_bdf(cells[2].split()[0]) if cells[2].split() else None
+    if match is None or not (bdf or "ERR!" in cells[2]):
+        return None
+    evidence = Evidence(INPUT, line.number, line.text)
+    model = word(match[2])
+    gpu = GpuState(
+        INPUT, int(match[1]), bdf, model=model, vgpu=vgpu_profile(model), lines={"bdf": evidence, "model": evidence}
+    )
+    return gpu if bdf and model else _lost(gpu, evidence)
+
+
+def _more(gpu: GpuState, cells: list[str], evidence: Evidence) -> GpuState:
+    """The line with performance state and memory, or that with the MIG mode."""
+    if memory := _MEMORY.fullmatch(cells[2]):
+        gpu = replace(gpu, memory_bytes=int(memory[1]) * MIB, lines={**gpu.lines, "memory_bytes": evidence})
+    if pstate := _PSTATE.search(cells[1]):
+        return replace(gpu, pstate=pstate[0], lines={**gpu.lines, "pstate": evidence})
+    if cells[1].count("ERR!") > 1:  # one alone is a sensor: a fan, a power draw
+        return _lost(gpu, evidence)
+    mig = enabled(cells[3].strip())
+    if mig is not None and not cells[1].strip():
+        return replace(gpu, mig=mig, lines={**gpu.lines, "mig": evidence})
+    return gpu
+
+
+def _lost(gpu: GpuState, evidence: Evidence) -> GpuState:
+    return replace(gpu, lost="ERR!", lines={**gpu.lines, "lost": evidence})
