@@ -20,7 +20,12 @@ class TextEntry(NamedTuple):
 
 
 TEXT_PROBES: tuple[TextEntry, ...] = (
+    TextEntry("fabric", r"ibnetdiscover|iblinkinfo|perfquery|ibqueryerrors|ibswitches|ibhosts|sminfo"),
+    TextEntry("fi_info", r"fi_info", ("fi_info -p efa",)),
+    TextEntry("ibdev2netdev", r"ibdev2netdev", ("ibdev2netdev",)),
     TextEntry("ibstat", r"ibstat(?!us)", ("ibstat",)),
+    TextEntry("ibstatus", r"ibstatus", ("ibstatus",)),
+    TextEntry("ibv_devices", r"ibv_devices"),
     TextEntry("ibv_devinfo", r"ibv_devinfo", ("ibv_devinfo -v",)),
     TextEntry("lscpu", r"lscpu", ("lscpu",)),
     TextEntry(
@@ -28,6 +33,34 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
         r"(?:sudo_)?lspci(?:_-[nvxkmbDs]+)*(?:_-[sd]_[\w.:-]+)?(?:_-[nvxk]+)*(?:_grep_.*)?(?:[._](?:txt|log|out))?$",
         ("lspci -D -nn -vv",),
     ),
+    TextEntry(
+        "lspci_tree", r"(?:sudo_)?lspci(?:_-[a-zA-Z]+)*_-[a-zA-Z]*t[a-zA-Z]*(?:_-[a-zA-Z]+)*(?:[._](?:txt|log|out))?$"
+    ),
+    TextEntry("mst_status", r"mst[ _.-]status"),
     TextEntry("numactl", r"numactl(?!.{0,40}-{1,2}s(?:how)?\b)", ("numactl -H",)),
+    TextEntry("pci_ls", r"(?:sudo_)?ls(?:_-[a-zA-Z0-9]+)*_[._]?sys[._]bus[._]pci[._]devices[._]?(?:txt|log|out)?$"),
+    TextEntry("rdma_link", r"rdma[ _.-]?link", ("rdma link",)),
+    TextEntry("show_gids", r"show_gids"),
+    TextEntry("smi_list", r"nvidia[-_]?smi[\W_]*(?:L|list[-_]gpus)(?![a-zA-Z])", ("nvidia-smi -L",)),
+    TextEntry(
+        "smi_nvlink",
+        r"(?:nvidia[-_]?smi[\W_]*)?nvlink",
+        ("nvidia-smi nvlink -s", "nvidia-smi nvlink -e", "nvidia-smi nvlink -R"),
+        takes_command=True,
+    ),
+    TextEntry(
+        "smi_p2p",
+        r"nvidia[-_]?smi[\W_]*topo[\W_]*p2p",
+        ("nvidia-smi topo -p2p r", "nvidia-smi topo -p2p w", "nvidia-smi topo -p2p n"),
+        takes_command=True,
+    ),
+    TextEntry("smi_query", r"nvidia[-_]?smi[\W_]*q(?:uery)?(?![a-z])(?!-[a-z])(?!.*(?:-x(?![a-z])|xml))"),
+    TextEntry(
+        "smi_query_xml",
+        r"nvidia[-_]?smi[\W_]*(?:q(?:uery)?[\W_]+(?:x(?![a-z])|xml)|x[\W_]+q(?![a-z])|xml)",
+        ("nvidia-smi -q -x",),
+    ),
+    TextEntry("smi_table", r"nvidia[-_]?smi(?:\.(?:txt|out|log|\d+))?$"),
+    TextEntry("smi_topo", r"nvidia[-_]?smi[\W_]*topo(?![\W_]*p2p)", ("nvidia-smi topo -m",), takes_command=True),
 )
 TREE_PROBES: tuple[str, ...] = ()

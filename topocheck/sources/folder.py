@@ -107,12 +107,12 @@ class FolderSource:
 
     def _add_link(self, file: str, files: set[str]) -> None:
         """The file a link leads to; what is seen elsewhere (folders, the machine's tree) needs no link."""
-        real = (self._tree.resolve(file) or "").lstrip("/")
-        place = self._top / real
-        if real and place.is_file():
-            if real.split("/")[0] not in _MACHINE:
-                files.add(real)
-        elif not real or not place.is_dir():
+        real = self._tree.resolve(file)
+        place = None if real is None else self._top / real.lstrip("/")
+        if real is not None and place is not None and place.is_file():
+            if real.split("/")[1] not in _MACHINE:
+                files.add(real.lstrip("/"))
+        elif place is None or not place.is_dir():
             self._gaps.append(Missing(printable(file), "a link that leads out of the folder or nowhere"))
 
     def _passed_over(self, file: str) -> bool:

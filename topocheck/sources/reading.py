@@ -69,7 +69,7 @@ def decode(data: bytes) -> str | None:
     UTF-8 with replacement; UTF-16, which PowerShell's `>` writes, by its mark; line ends as Unix writes them.
     """
     utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
-    text = data.decode("utf-16" if utf16 else "utf-8-sig", errors="replace")
+    text = data.decode("utf-16" if utf16 else "utf-8", errors="replace").removeprefix("\ufeff")
     if "\0" in text[:_SNIFF_CHARS]:
         return None
     return text.replace("\r\n", "\n") if "\r\n" in text else text
