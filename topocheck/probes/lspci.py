@@ -34,6 +34,8 @@ COMMANDS = ("lspci -D -nn -vv",)
 PATHS: tuple[str, ...] = ()
 NAME = r"(?:sudo_)?lspci(?:_-[nvxkmbDs]+)*(?:_-[sd]_[\w.:-]+)?(?:_-[nvxk]+)*(?:_grep_.*)?(?:[._](?:txt|log|out))?$"
 
+# Values of the lines that PciFunction holds in another form.
+_OWN_NAMES = frozenset({"UESta", "CESta", "vf_offset", "vf_stride", "region1_bytes", "region2_bytes"})
 _MAX_LINE = 4096  # characters of a line that are looked at
 _HEX = frozenset("0123456789abcdefABCDEF")
 _HEADER_LINE = re.compile(rf"\n[ \t>\u00a0]{{0,40}}{BDF}[ \t\u00a0]+[^\s:\"][^:\n\"]{{1,80}}:[ \t\u00a0]+\S")
@@ -164,15 +166,31 @@ def _virtual_functions(entries: list[_Entry]) -> dict[str, str]:
 def _function(entry: _Entry, shows_drivers: bool, vf_of: str | None) -> PciFunction:
     """The finished fact. No driver is a statement only where its line would have been printed: the listing shows
     drivers, nothing was cut out, and it is not the last function, whose end may be missing."""
-    values = entry.values
-    values.pop("vf_offset", None)
-    values.pop("vf_stride", None)
-    aer = tuple((key, values.pop(key)) for key in ("UESta", "CESta") if key in values)
-    if values.get("vendor_id") != NVIDIA or values.get("class_id") not in ("0300", "0302"):
-        values.pop("bar1_bytes", None)
     has_body = len(entry.lines) > 1 or entry.in_capabilities
     driver_shown = entry.shows_driver or (shows_drivers and has_body and not entry.cut)
-    return PciFunction(entry.bdf, INPUT, lines=entry.lines, aer=aer, driver_shown=driver_shown, vf_of=vf_of, **values)
+    bar1_bytes = _bar1_bytes(entry)
+    values = {name: value for name, value in entry.values.items() if name not in _OWN_NAMES}
+    aer = tuple((key, entry.values[key]) for key in ("UESta", "CESta") if key in entry.values)
+    return PciFunction(
+        entry.bdf,
+        INPUT,
+        lines=entry.lines,
+        aer=aer,
+        bar1_bytes=bar1_bytes,
+        driver_shown=driver_shown,
+        vf_of=vf_of,
+        **values,
+    )
+
+
+def _bar1_bytes(entry: _Entry) -> int | None:
+    """NVIDIA's BAR1 is the second memory BAR: Region 1, or Region 2 where the first has 64 bits (H100 and later)."""
+    if entry.values.get("vendor_id") != NVIDIA or entry.values.get("class_id") not in ("0300", "0302"):
+        return None
+    if "Region 1" not in entry.lines and "Region 2" in entry.lines:
+        entry.lines["Region 1"] = entry.lines["Region 2"]
+        return entry.values.get("region2_bytes")
+    return entry.values.get("region1_bytes")
 
 
 def _is_top(function: PciFunction) -> bool:

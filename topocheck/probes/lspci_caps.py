@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 
 Values = Mapping[str, object]
+Reader = Callable[[str], Values]
 
 MAX_WIDTH = 32  # lanes; x63 and x255 are what registers full of ones read as
 _SPEED = re.compile(r"Speed (?:([0-9]{1,3}(?:\.[0-9])?)GT/s|unknown)")
@@ -148,12 +149,16 @@ def region(text: str) -> Values:
     return {"bars_unassigned": True} if "<unassigned>" in text or "<ignored>" in text or "[disabled]" in text else {}
 
 
-def region1(text: str) -> Values:
-    """BAR1: on an NVIDIA GPU the window that peers and NICs reach its memory through."""
-    match = _SIZE.search(text)
-    if match is None or "Memory at" not in text:
-        return region(text)
-    return {"bar1_bytes": int(match.group(1)) * _UNIT_BYTES[match.group(2)], **region(text)}
+def sized_region(name: str) -> Reader:
+    """A reader of a memory BAR whose size in bytes is kept under a name."""
+
+    def read(text: str) -> Values:
+        match = _SIZE.search(text)
+        if match is None or "Memory at" not in text:
+            return region(text)
+        return {name: int(match.group(1)) * _UNIT_BYTES[match.group(2)], **region(text)}
+
+    return read
 
 
 def vf_count(text: str) -> Values:
@@ -190,13 +195,13 @@ def capability(text: str) -> Values:
     return {}
 
 
-def raw(name: str) -> Callable[[str], Values]:
+def raw(name: str) -> Reader:
     """A reader that keeps what stands behind the colon, single-spaced."""
     return lambda text: {name: " ".join(text.partition(":")[2].split())}
 
 
 # By what stands before the first colon.
-FIELDS: Mapping[str, Callable[[str], Values]] = {
+FIELDS: Mapping[str, Reader] = {
     "LnkCap": lnk_cap,
     "LnkSta": lnk_sta,
     "LnkCap2": lambda _: {},
@@ -211,8 +216,8 @@ FIELDS: Mapping[str, Callable[[str], Values]] = {
     "NUMA node": numa_node,
     "Flags": flags,
     "Region 0": region,
-    "Region 1": region1,
-    "Region 2": region,
+    "Region 1": sized_region("region1_bytes"),
+    "Region 2": sized_region("region2_bytes"),
     "Region 3": region,
     "Region 4": region,
     "Region 5": region,

@@ -1,0 +1,170 @@
+"""`/sys/bus/pci/devices/*`: every PCI function from the kernel's own files, its config space included where readable.
+
+    class 0x030200   vendor 0x10de   current_link_speed "32.0 GT/s PCIe"   current_link_width 16   numa_node 0
+    realpath  /sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0      driver → ../../../bus/pci/drivers/nvidia
+
+The path of the device is its place in the tree. Config space (speeds, ACS, payload, AER bits) is read of bridges,
+network, display and NVSwitch functions only: a read takes the bus a millisecond, and a server has hundreds of others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from topocheck.facts import Evidence, Fact, PciFunction, PciListing, full_bdf
+from topocheck.hardware.pci_ids import NVIDIA
+from topocheck.probes.pci_config import MAX_WIDTH, decode, memory_is_on
+from topocheck.probes.pci_ls import placed
+from topocheck.sources.base import Source
+
+INPUT = "/sys/bus/pci/devices"
+
+_SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) ?GT/s")
+_TOTAL = re.compile(r"TOTAL_ERR_\w+ ([0-9]+)")
+_PATH_CLASSES = ("02", "03", "0604", "0680")  # network, display, bridges, NVSwitch
+_AER_FILES = ("aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal")
+_BARS = 6
+_MEMORY, _UNSET = 0x200, 0x20000000  # IORESOURCE_MEM, IORESOURCE_UNSET
+_CONFIG_LINES = {
+    "LnkCtl2": ("target_speed_gts",),
+    "DevCap": ("max_payload_bytes",),
+    "DevCtl": ("payload_bytes", "read_request_bytes", "relaxed_ordering"),
+    "ACSCap": ("acs_cap",),
+    "ACSCtl": ("acs_ctl",),
+}
+
+
+def read(source: Source) -> Iterator[Fact]:
+    """The functions of the tree, and that all of them are there; nothing where there is no such tree."""
+    devices = [_Device(source, path) for path in source.glob(f"{INPUT}/*") if full_bdf(path.rpartition("/")[2])]
+    if not devices:
+        return
+    shows_drivers = any(device.driver for device in devices)
+    functions = [device.function(shows_drivers) for device in devices]
+    yield from functions
+    whole = any(function.class_id == "0600" or function.parent == "" for function in functions)
+    yield PciListing(INPUT, whole, has_links=any(function.max_width for function in functions))
+
+
+class _Device:
+    """One folder of the device tree."""
+
+    def __init__(self, source: Source, path: str) -> None:
+        self._source, self._path = source, path
+        self.bdf = full_bdf(path.rpartition("/")[2]) or ""
+        # A link that is not there is answered by its own path.
+        self.driver = self._link("driver", "driver") or None
+
+    def _read(self, name: str) -> str:
+        return self._source.read(f"{self._path}/{name}") or ""
+
+    def _link(self, name: str, absent: str) -> str:
+        end = (self._source.realpath(f"{self._path}/{name}") or "").rpartition("/")[2]
+        return "" if end == absent else end
+
+    def _hex(self, name: str) -> str | None:
+        text = self._read(name).removeprefix("0x").lower()
+        return text if re.fullmatch(r"[0-9a-f]{2,8}", text) else None
+
+    def function(self, shows_drivers: bool) -> PciFunction:
+        """Everything the folder says; config space wins over the single files, since it also has both ends' Target."""
+        lines: dict[str, Evidence] = {}
+        values: dict[str, Any] = {**self._identity(), **self._place(), **self._node(lines), **self._links(lines)}
+        config = b""
+        if values["class_id"] is None or values["class_id"].startswith(_PATH_CLASSES):
+            config = self._source.read_bytes(f"{self._path}/config") or b""
+            decoded = decode(config)
+            self._add_config_lines(decoded, lines)
+            values |= {name: value for name, value in decoded.items() if value is not None}
+            values |= self._bars(values, config, lines)
+            values["aer"] = (*values.get("aer", ()), *self._aer_totals())
+        if count := self._read("sriov_numvfs"):
+            values["vf_count"] = int(count) if count.isdecimal() else None
+        return PciFunction(self.bdf, INPUT, lines=lines, driver=self.driver, driver_shown=shows_drivers, **values)
+
+    def _identity(self) -> dict[str, Any]:
+        class_id, vendor, device = self._hex("class"), self._hex("vendor"), self._hex("device")
+        board = (self._hex("subsystem_vendor"), self._hex("subsystem_device"))
+        return {
+            "class_id": class_id[:4] if class_id else None,
+            "vendor_id": vendor,
+            "device_id": device,
+            "subsystem": ":".join(part for part in board if part) if all(board) else None,
+            "revision": self._hex("revision"),
+            "is_bridge": (class_id or "").startswith("0604"),
+        }
+
+    def _place(self) -> dict[str, Any]:
+        place = placed(self._source.realpath(self._path) or "")
+        physical = full_bdf(self._link("physfn", "physfn"))
+        return {
+            "parent": place[1] if place else None,
+            "root": place[2] if place else None,
+            "vf_of": physical,
+        }
+
+    def _node(self, lines: dict[str, Evidence]) -> dict[str, Any]:
+        text = self._read("numa_node")
+        if not re.fullmatch(r"-?[0-9]{1,6}", text):
+            return {}
+        lines["NUMA node"] = Evidence(f"{self._path}/numa_node", None, text)
+        return {"numa_node": int(text)} if int(text) >= 0 else {"numa_unknown": True}
+
+    def _links(self, lines: dict[str, Evidence]) -> dict[str, Any]:
+        """Speeds in GT/s and lanes of the four link files; "Unknown" and width 255 are the kernel's "cannot say"."""
+        values: dict[str, Any] = {}
+        for key, prefix, speed_name, width_name in (
+            ("LnkSta", "current", "speed_gts", "width"),
+            ("LnkCap", "max", "max_speed_gts", "max_width"),
+        ):
+            speed, width = self._read(f"{prefix}_link_speed"), self._read(f"{prefix}_link_width")
+            if not speed and not width:
+                continue
+            match = _SPEED.match(speed)
+            lanes = int(width) if width.isdecimal() and int(width) <= MAX_WIDTH else None
+            values[speed_name] = float(match.group(1)) if match else None
+            values[width_name] = lanes if key == "LnkSta" else lanes or None
+            if match is None:
+                values["link_unknown"] = True
+            text = f"{prefix}_link_speed {speed}, {prefix}_link_width {width}"
+            lines[key] = Evidence(self._path, None, text)
+        return values
+
+    def _bars(self, values: dict[str, Any], config: bytes, lines: dict[str, Evidence]) -> dict[str, Any]:
+        """BAR1 of an NVIDIA GPU, and whether a memory BAR has no address or is switched off. Bridges and virtual
+        functions have none of their own."""
+        rows = [row.split() for row in self._read("resource").splitlines()[:_BARS]]
+        if values["is_bridge"] or values["vf_of"] or not rows or any(len(row) != 3 for row in rows):
+            return {}
+        bars = [tuple(int(number, 16) for number in row) for row in rows]
+        memory = [(index, start, end, flags) for index, (start, end, flags) in enumerate(bars) if flags & _MEMORY]
+        unassigned = any(flags & _UNSET or start == 0 for _, start, _, flags in memory)
+        found: dict[str, Any] = {"bars_unassigned": unassigned or not memory or not memory_is_on(config)}
+        if values["vendor_id"] == NVIDIA and (values["class_id"] or "").startswith("03"):
+            second = next((bar for bar in memory if bar[0] in (1, 2)), None)
+            if second is not None:
+                index, start, end, _ = second
+                found["bar1_bytes"] = end - start + 1
+                lines["Region 1"] = Evidence(f"{self._path}/resource", None, " ".join(rows[index]))
+        return found
+
+    def _aer_totals(self) -> Iterator[tuple[str, str]]:
+        for name in _AER_FILES:
+            match = _TOTAL.search(self._read(name))
+            if match is not None:
+                yield name, match.group(1)
+
+    def _add_config_lines(self, decoded: dict[str, Any], lines: dict[str, Evidence]) -> None:
+        """What the registers said, in words, as evidence of the config file."""
+        for key, names in _CONFIG_LINES.items():
+            said = [f"{name} {_words(decoded[name])}" for name in names if decoded.get(name) is not None]
+            if said:
+                lines[key] = Evidence(f"{self._path}/config", None, f"{key}: {', '.join(said)}")
+
+
+def _words(value: object) -> str:
+    if isinstance(value, frozenset):
+        return " ".join(sorted(value)) or "none"
+    return {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else f"{value}"
