@@ -9,6 +9,21 @@ from topocheck.facts import Gap
 from topocheck.finding import Finding, Price
 from topocheck.graph import Device, Disagreement, Numa, PcieLink
 
+# What a format may know: itself, and the parts a report is made of.
+__all__ = [
+    "Coverage",
+    "Device",
+    "Disagreement",
+    "GpuRow",
+    "Numa",
+    "NvlinkBundle",
+    "Pair",
+    "PcieLink",
+    "Report",
+    "Skipped",
+    "SourceLabel",
+]
+
 
 class Coverage(NamedTuple):
     """How many rules could speak."""
@@ -104,3 +119,4 @@ class Report:
     sockets: int | None = None
     recognised: bool = True
     not_applicable: tuple[tuple[str, str], ...] = field(default=())  # (rule, reason)
+    settings: tuple[str, ...] = ()  # the screen's third line after the driver: "IOMMU pt", "GPUDirect dma-buf"

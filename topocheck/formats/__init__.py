@@ -1,0 +1,1 @@
+"""Report → str; one file a format."""
