@@ -35,7 +35,7 @@ _SUMMARY = (
     r"NUMA[ -]\D{1,12}\d{1,5} CPU(?:\(s\))?[ \t]*[:：]"
     r"|(?:Socket|Core)\(s\)(?: per socket)?:[ \t]+[\d-]|On-line CPU\(s\) list:"
 )
-_TABLE_HEADER = r"(?:# )?CPU[ ,](?:[A-Z0-9a-z:]*[ ,]+){0,12}?(?:NODE|SOCKET|Node|Socket)\b"
+_TABLE_HEADER = r"(?:# )?CPU[ ,]+(?:[A-Z0-9a-z:]+[ ,]+){0,12}?(?:NODE|SOCKET|Node|Socket)\b"
 _SNIFF = re.compile(rf"^[^\S\n]*(?:{_SUMMARY}|{_TABLE_HEADER})", re.MULTILINE)
 _NODE = re.compile(r"NUMA[ -]\D{1,12}(\d{1,5}) CPU(?:\(s\))?\s*[:：]\s*(.*)")
 _HEADER = re.compile(_TABLE_HEADER)
