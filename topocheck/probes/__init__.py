@@ -27,6 +27,8 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
     TextEntry("ibstatus", r"ibstatus", ("ibstatus",)),
     TextEntry("ibv_devices", r"ibv_devices"),
     TextEntry("ibv_devinfo", r"ibv_devinfo", ("ibv_devinfo -v",)),
+    TextEntry("kernel_log", r"dmesg|journalctl|kern(?:el)?[._-]?log|messages|syslog", ("dmesg",)),
+    TextEntry("kernel_modules", r"lsmod|(?:proc[._])?modules(?:\.txt)?$", (), ("/proc/modules",)),
     TextEntry("lscpu", r"lscpu", ("lscpu",)),
     TextEntry(
         "lspci",
@@ -38,7 +40,9 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
     ),
     TextEntry("mst_status", r"mst[ _.-]status"),
     TextEntry("numactl", r"numactl(?!.{0,40}-{1,2}s(?:how)?\b)", ("numactl -H",)),
+    TextEntry("nvidia_version", r"(?:proc[._])?(?:driver[._])?nvidia[._]version", (), ("/proc/driver/nvidia/version",)),
     TextEntry("pci_ls", r"(?:sudo_)?ls(?:_-[a-zA-Z0-9]+)*_[._]?sys[._]bus[._]pci[._]devices[._]?(?:txt|log|out)?$"),
+    TextEntry("proc_cmdline", r"(?:proc[._])?cmdline", (), ("/proc/cmdline",)),
     TextEntry("rdma_link", r"rdma[ _.-]?link", ("rdma link",)),
     TextEntry("show_gids", r"show_gids"),
     TextEntry("smi_list", r"nvidia[-_]?smi[\W_]*(?:L|list[-_]gpus)(?![a-zA-Z])", ("nvidia-smi -L",)),
@@ -62,5 +66,6 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
     ),
     TextEntry("smi_table", r"nvidia[-_]?smi(?:\.(?:txt|out|log|\d+))?$"),
     TextEntry("smi_topo", r"nvidia[-_]?smi[\W_]*topo(?![\W_]*p2p)", ("nvidia-smi topo -m",), takes_command=True),
+    TextEntry("uname", r"uname", ("uname -r",)),
 )
-TREE_PROBES: tuple[str, ...] = ()
+TREE_PROBES: tuple[str, ...] = ("host_files", "sysfs_ib", "sysfs_iommu", "sysfs_numa", "sysfs_pci")

@@ -22,7 +22,7 @@ def gather(source: Source) -> list[Fact]:
     paths = [path for entry in TEXT_PROBES for path in entry.paths]
     for item in source.texts(commands, paths):
         facts += [Gap(item.input, item.reason)] if isinstance(item, Missing) else read_text(item)
-    if source.glob("/sys/*"):
+    if any(source.glob(top) for top in ("/sys", "/proc", "/etc")):
         for module in TREE_PROBES:
             facts += _guarded(module, lambda probe: probe.read(source))
     return facts
