@@ -40,8 +40,8 @@ def environment(path: str | None = None) -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C", "LANG": "C", "PATH": f"{searched}:{_MORE_PATH}" if searched else _MORE_PATH}
 
 
-def run(command: str, deadline_s: float, env: Mapping[str, str], limit: int = MAX_TEXT_BYTES) -> Outcome:
-    """Run a command until it ends or `time.monotonic()` passes `deadline_s`."""
+def run(command: str, deadline_s: float, env: Mapping[str, str], started: list[subprocess.Popen[bytes]]) -> Outcome:
+    """Run a command until it ends or `time.monotonic()` passes `deadline_s`. The child is added to `started`."""
     words = shlex.split(command)
     program = shutil.which(words[0], path=env["PATH"])
     if program is None:
@@ -58,12 +58,13 @@ def run(command: str, deadline_s: float, env: Mapping[str, str], limit: int = MA
         )
     except OSError as error:
         return Outcome(b"", b"", None, False, f"{words[0]} cannot be started: {error.strerror}")
+    started.append(child)
     started_s = time.monotonic()
-    out, err, cut = _read(child, deadline_s, limit)
+    out, err, cut = _read(child, deadline_s, MAX_TEXT_BYTES)
     ended = _end(child, cut or time.monotonic() >= deadline_s)
     reason = None
     if cut:
-        reason = f"printed more than {limit >> 20} MB: the rest was not read"
+        reason = f"printed more than {MAX_TEXT_BYTES >> 20} MB: the rest was not read"
     elif time.monotonic() >= deadline_s and (not ended or child.returncode in (-signal.SIGTERM, -signal.SIGKILL)):
         reason = f"no answer within {time.monotonic() - started_s:.0f} s" + ("" if ended else "; it cannot be killed")
     return Outcome(out, err, child.returncode, cut, reason)
@@ -102,9 +103,8 @@ def _end(child: subprocess.Popen[bytes], at_once: bool) -> bool:
         return True
     except subprocess.TimeoutExpired:
         pass
-    for kill in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, kill)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        kill(child, number)
         try:
             child.wait(_GRACE_S)
             return True
@@ -112,3 +112,10 @@ def _end(child: subprocess.Popen[bytes], at_once: bool) -> bool:
             continue
     _abandoned.append(child)
     return False
+
+
+def kill(child: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> None:
+    """Send a signal to a child that still runs, and to all it started."""
+    if child.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, number)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
 from topocheck.sources.base import Manifest, Missing, Raw
-from topocheck.sources.command import Outcome, environment, run
+from topocheck.sources.command import Outcome, environment, kill, run
 from topocheck.sources.reading import decode, read_file, reason_of, text_or_gaps
 from topocheck.sources.tree import Tree
 
@@ -41,13 +42,17 @@ class LiveSource:
         jobs = [
             _Job(command, self._deadline_s, self._env) for command in dict.fromkeys(commands) if self._may_run(command)
         ]
-        for command in dict.fromkeys(commands):
-            if not self._may_run(command):
-                yield Missing(command, f"not run: the NVIDIA driver is not loaded ({_DRIVER} is not there)")
-        for path in dict.fromkeys(paths):
-            yield from self._file(path)
-        for job in jobs:
-            yield from job.answer()
+        try:
+            for command in dict.fromkeys(commands):
+                if not self._may_run(command):
+                    yield Missing(command, f"not run: the NVIDIA driver is not loaded ({_DRIVER} is not there)")
+            for path in dict.fromkeys(paths):
+                yield from self._file(path)
+            for job in jobs:
+                yield from job.answer()
+        finally:  # whoever asked may not want the rest
+            for job in jobs:
+                job.stop()
 
     def _may_run(self, command: str) -> bool:
         """nvidia-smi without a driver only waits and complains."""
@@ -75,14 +80,20 @@ class _Job:
     def __init__(self, command: str, deadline_s: float, env: dict[str, str]) -> None:
         self._command, self._deadline_s = command, deadline_s
         self._outcome: Outcome | None = None
+        self._children: list[subprocess.Popen[bytes]] = []
         self._thread = threading.Thread(target=self._run, args=(env,), name=command, daemon=True)
         self._thread.start()
 
     def _run(self, env: dict[str, str]) -> None:
         try:
-            self._outcome = run(self._command, self._deadline_s, env)
+            self._outcome = run(self._command, self._deadline_s, env, self._children)
         except Exception as error:  # a thread's traceback would reach the user's screen
             self._outcome = Outcome(b"", b"", None, False, f"could not be run: {error}")
+
+    def stop(self) -> None:
+        """Kill the command if it still runs."""
+        for child in self._children:
+            kill(child)
 
     def answer(self) -> Iterator[Raw | Missing]:
         """What the command printed, and what was wrong with it."""

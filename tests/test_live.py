@@ -1,0 +1,150 @@
+"""The live source: commands that hang, flood, fail or are not there, and this very machine."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from topocheck.facts import Host, NumaNode, PciFunction, full_bdf
+from topocheck.probes.gather import gather
+from topocheck.sources.base import MAX_TEXT_BYTES, Missing, Raw
+from topocheck.sources.live import LiveSource
+
+TOOLS = {
+    "good": "echo one; echo two",
+    "bad": "echo half; echo 'cannot open device' >&2; exit 3",
+    "silent": "exit 0",
+    "failing": "echo 'no such module' >&2; exit 1",
+    "hangs": "echo before; sleep 60",
+    "stubborn": "trap '' TERM; while :; do sleep 60; done",
+    "floods": "yes",
+    "leaves_a_child": "sleep 60 & echo done",
+    "says_its_locale": 'echo "$LC_ALL $LANG"; cat',
+    "nvidia-smi": "echo GPU 0",
+}
+
+
+@pytest.fixture
+def tools(tmp_path):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, script in TOOLS.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return str(folder)
+
+
+@pytest.fixture
+def root(tmp_path):
+    driver = tmp_path / "root/proc/driver/nvidia/version"
+    driver.parent.mkdir(parents=True)
+    driver.write_text("NVRM version\n")
+    return driver.parents[3]
+
+
+def ask(tools, *commands, paths=(), budget_s=5.0, root="/"):
+    return list(LiveSource(path=tools, budget_s=budget_s, root=str(root)).texts(commands, paths))
+
+
+def test_what_commands_print_and_what_was_wrong_with_them(tools):
+    assert ask(tools, "good x", "bad", "silent", "failing", "absent -v") == [
+        Raw("good x", "one\ntwo\n", "good x"),
+        Raw("bad", "half\n", "bad"),
+        Missing("bad", "ended with exit code 3: cannot open device"),
+        Missing("silent", "printed nothing"),
+        Missing("failing", "ended with exit code 1: no such module"),
+        Missing("absent -v", "absent is not installed"),
+    ]
+
+
+def test_commands_run_in_the_c_locale_without_input(tools):
+    assert ask(tools, "says_its_locale") == [Raw("says_its_locale", "C C\n", "says_its_locale")]
+
+
+def test_hanging_commands_end_together_within_the_budget(tools):
+    started = time.monotonic()
+    seen = ask(tools, "hangs", "hangs 2", "stubborn", "leaves_a_child", "good", budget_s=1.0)
+    assert time.monotonic() - started < 2.5
+    assert seen == [
+        Raw("hangs", "before\n", "hangs"),
+        Missing("hangs", "no answer within 1 s"),
+        Raw("hangs 2", "before\n", "hangs 2"),
+        Missing("hangs 2", "no answer within 1 s"),
+        Missing("stubborn", "no answer within 1 s"),
+        Raw("leaves_a_child", "done\n", "leaves_a_child"),
+        Raw("good", "one\ntwo\n", "good"),
+    ]
+
+
+@pytest.fixture
+def family(tools, tmp_path):
+    """A command that starts another one, and the number of that."""
+    mark = tmp_path / "pid"
+    (Path(tools) / "family").write_text(f"#!/bin/sh\nsleep 60 & echo $! > {mark}\nwait\n")
+    (Path(tools) / "family").chmod(0o755)
+    return mark
+
+
+def ended(mark):
+    state = Path(f"/proc/{mark.read_text().strip()}/stat")
+    for _ in range(20):
+        if not state.exists() or " Z " in state.read_text():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_killed_command_leaves_no_process_of_its_group(tools, family):
+    ask(tools, "family", budget_s=0.5)
+    assert ended(family)
+
+
+def test_a_flood_is_cut(tools):
+    text, gap = ask(tools, "floods")
+    assert len(text.text) == MAX_TEXT_BYTES
+    assert gap == Missing("floods", "printed more than 64 MB: the rest was not read")
+
+
+def test_nvidia_smi_is_not_started_without_a_driver(tools, root):
+    assert ask(tools, "nvidia-smi -L", root=root) == [Raw("nvidia-smi -L", "GPU 0\n", "nvidia-smi -L")]
+    (root / "proc/driver/nvidia/version").unlink()
+    (gap,) = ask(tools, "nvidia-smi -L", root=root)
+    assert "driver is not loaded" in gap.reason
+
+
+def test_files_are_read_below_the_root(tools, root):
+    (root / "proc/cmdline").write_text("quiet\n")
+    path = "/proc/cmdline"
+    assert ask(tools, paths=[path, "/proc/modules"], root=root) == [
+        Raw(path, "quiet\n", path),
+        Missing("/proc/modules", "not on this machine"),
+    ]
+
+
+def test_the_process_ends_while_a_command_still_runs_and_takes_it_along(tools, family):
+    code = (
+        "from topocheck.sources.live import LiveSource\n"
+        f"texts = LiveSource(path={tools!r}, budget_s=30).texts(['family', 'stubborn', 'good'], ['/proc/cmdline'])\n"
+        "next(texts), __import__('time').sleep(0.3)"
+    )
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=20)
+    assert time.monotonic() - started < 5
+    assert ended(family)
+
+
+@pytest.mark.real("pciutils", program="lspci")
+def test_lspci_of_this_machine_shows_what_sysfs_has():
+    facts = gather(LiveSource())
+    functions = {fact.bdf for fact in facts if isinstance(fact, PciFunction) and fact.witness == "lspci -vv"}
+    assert functions == {full_bdf(path.name) for path in Path("/sys/bus/pci/devices").iterdir()}
+    assert any(isinstance(fact, Host) and fact.kernel == os.uname().release for fact in facts)
+
+
+@pytest.mark.real("numactl")
+def test_numactl_of_this_machine_shows_the_nodes_of_sysfs():
+    nodes = {fact.id for fact in gather(LiveSource()) if isinstance(fact, NumaNode) and fact.witness == "numactl -H"}
+    assert nodes == {int(path.name[4:]) for path in Path("/sys/devices/system/node").glob("node[0-9]*")}
