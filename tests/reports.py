@@ -1,4 +1,4 @@
-"""Reports built by hand: an HGX H100 node as the check would describe it, healthy or with findings, and an empty one."""
+"""Reports built by hand: an HGX H100 node healthy or with findings, and an empty one."""
 
 from __future__ import annotations
 

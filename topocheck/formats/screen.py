@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from topocheck.formats.printable import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
 Span = str | tuple[str, str]  # plain, or text and rich style
@@ -21,29 +23,14 @@ class Screen:
     """Lines in the order they are said; `text()` is the page. Nothing passes it that is not fit for a terminal."""
 
     def __init__(self, *, width: int, color: bool, ascii: bool) -> None:  # noqa: A002 (the caller's word)
-        from rich.console import Console
-
         self.width = max(width, 20)
         self.ascii = ascii
-        self._console = Console(
-            file=StringIO(),
-            width=self.width,
-            force_terminal=color,
-            color_system="standard" if color else None,
-            no_color=not color,
-            markup=False,
-            emoji=False,
-            highlight=False,
-            legacy_windows=False,
-            force_jupyter=False,
-            _environ={},
-        )
+        self._file = StringIO()
+        self._console = _console(self._file, self.width, color=color)
 
     def cells(self, text: str) -> int:
         """How many columns a text takes as it will be printed."""
-        from rich.cells import cell_len
-
-        return cell_len(printable(text, ascii=self.ascii))
+        return self._text([text]).cell_len
 
     def blank(self) -> None:
         """An empty line."""
@@ -79,22 +66,15 @@ class Screen:
 
     def text(self) -> str:
         """Everything said so far."""
-        file = self._console.file
-        assert isinstance(file, StringIO)
-        return file.getvalue()
+        return self._file.getvalue()
 
     def _lines(self, head: Span, body: str) -> int:
         room = self.width - self._text([head]).cell_len
         return len(self._text([body]).wrap(self._console, max(room, 8), overflow="fold"))
 
-    def _text(self, spans: tuple[Span, ...] | list[Span]) -> Text:
-        from rich.text import Text
-
-        text = Text()
-        for span in spans:
-            words, style = (span, "") if isinstance(span, str) else span
-            text.append(printable(words, ascii=self.ascii), style=style or None)
-        return text
+    def _text(self, spans: Iterable[Span]) -> Text:
+        pairs = [(span, "") if isinstance(span, str) else span for span in spans]
+        return _text([(printable(words, ascii=self.ascii), style) for words, style in pairs])
 
     def _cut(self, text: Text, room: int, *, always: bool = False) -> Text:
         """The text in `room` columns; dots say that something was cut."""
@@ -109,6 +89,31 @@ class Screen:
     def _put(self, text: Text) -> None:
         text.rstrip()
         self._console.print(text, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _console(file: IO[str], width: int, *, color: bool) -> Console:
+    """rich's console with nothing left to its guesses or to the environment."""
+    from rich.console import Console
+
+    return Console(
+        file=file,
+        width=width,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        no_color=not color,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=False,
+        force_jupyter=False,
+        _environ={},
+    )
+
+
+def _text(pairs: list[tuple[str, str]]) -> Text:
+    from rich.text import Text
+
+    return Text.assemble(*pairs)
 
 
 def counted(number: int, noun: str) -> str:
