@@ -248,7 +248,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class RdmaPort:
-    """One port of an RDMA device, in lower case: state active, down, init, armed; physical linkup, polling, disabled."""
+    """One port of an RDMA device; state: active, down, init, armed; physical: linkup, polling, disabled."""
 
     port: int
     state: str | None = None

@@ -32,7 +32,7 @@ class Scenario(NamedTuple):
 
 
 class Bandwidth(NamedTuple):
-    """B of a scenario, its slowest flow, and whether a NIC's rate had to be made up (then only ratios mean anything)."""
+    """B of a scenario, its slowest flow, and whether a NIC's rate was made up (then only ratios mean anything)."""
 
     gb_per_s: float
     slowest_gb_per_s: float

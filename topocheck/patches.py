@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from topocheck.graph import Device, PcieLink, Topology
 
@@ -79,7 +79,10 @@ def _set_link(link: PcieLink, patch: SetLink) -> PcieLink:
     )
 
 
-def _at_least(known: float | None, value: float | None) -> float | None:
+Number = TypeVar("Number", int, float)
+
+
+def _at_least(known: Number | None, value: Number | None) -> Number | None:
     return known if known is None or value is None else max(known, value)
 
 

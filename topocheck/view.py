@@ -3,6 +3,7 @@ attributes kind, line_rate_gb_per_s, capacity_gb_per_s (achievable), witness, in
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from topocheck.graph import Device, PcieLink, Topology
@@ -47,8 +48,8 @@ def _add_numa(graph: nx.MultiGraph, node: Topology) -> None:
 def _add_chain(graph: nx.MultiGraph, node: Topology, device: Device) -> None:
     """A device, the bridges above it, its root, and the NUMA node or host the root hangs on."""
     names = {d.bdf: _name(d) for d in node.devices if d.bdf}
-    chain = list(node.climb(device.bdf if device.bdf in node.parents else device.id))
-    for below, above in zip(chain, chain[1:], strict=False):
+    chain = list(node.climb(device.bdf if device.bdf and device.bdf in node.parents else device.id))
+    for below, above in pairwise(chain):
         kind = "root" if above.startswith("root:") else "bridge"
         graph.add_node(above, kind=kind)
         lower = names.get(below, below)

@@ -7,7 +7,7 @@ is: then switches and host bridges are rebuilt from its distances and marked as 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from topocheck.build import classes as near
 from topocheck.build.gpus import gpus_of

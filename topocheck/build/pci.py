@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from typing import TypeVar
 
 from topocheck.build.merge import merged
 from topocheck.facts import BandwidthLimit, Evidence, PciFunction
@@ -121,11 +121,11 @@ def _link(f: PciFunction, port: PciFunction | None) -> PcieLink:
     lines: dict[str, Evidence] = {k: v for k, v in f.lines.items() if k.startswith("Lnk") or k == "header"}
     if port:
         lines |= {f"a {key}": line for key, line in port.lines.items() if key.startswith("Lnk") or key == "header"}
-    width = f.width if f.width is not None else port.width if port else None
+    width = _worse(f.width, port.width if port else None)
     return PcieLink(
         a=port.bdf if port else f.parent or None,
         b=f.bdf,
-        speed_gts=f.speed_gts if f.speed_gts is not None else port.speed_gts if port else None,
+        speed_gts=_worse(f.speed_gts, port.speed_gts if port else None),
         width=width,
         max_speed_gts=f.max_speed_gts,
         max_width=f.max_width,
@@ -137,6 +137,14 @@ def _link(f: PciFunction, port: PciFunction | None) -> PcieLink:
         witness=f.witness,
         lines=lines,
     )
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _worse(below: Number | None, above: Number | None) -> Number | None:
+    """Both ends of a link show one trained value; where they do not, the worse is the suspicious one."""
+    return min((x for x in (below, above) if x), default=below)
 
 
 def _implausible(f: PciFunction, port: PciFunction | None, width: int | None) -> bool:
@@ -195,8 +203,3 @@ def _limited_is_judged(limit: BandwidthLimit, f: PciFunction | None) -> bool:
     if limit.driver and _RDMA_DRIVERS.match(limit.driver):
         return True
     return limit.driver in (None, "pci") and (limit.capable_width or 0) >= 16
-
-
-def asleep_marked(link: PcieLink, pstate: str | None, holds_link: bool) -> PcieLink:
-    """The link with its sleep decided."""
-    return replace(link, asleep=asleep(link, pstate, holds_link))

@@ -96,7 +96,14 @@ def kinds_of(nics: list[Device], gpus: list[Device], class_of: ClassOf) -> list[
     base: dict[tuple[object, ...], list[Device]] = {}
     for nic in nics:
         layer = next((p.link_layer for p in nic.ports if p.state == "active" and p.link_layer), None)
-        key = (nic.pci_id or nic.device_type, nic.board_id, layer, cards[nic.card], len(nic.ports), nic.is_vf)
+        key: tuple[object, ...] = (
+            nic.pci_id or nic.device_type,
+            nic.board_id,
+            layer,
+            cards[nic.card],
+            len(nic.ports),
+            nic.is_vf,
+        )
         base.setdefault(key, []).append(nic)
     base = _down_with_their_like(base)
     kinds = []

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from topocheck.facts import Fact, Gap
+from topocheck.facts import Fact, Gap, Host
 from topocheck.probes.lines import sniffed
 
 INPUT = "ibnetdiscover"
@@ -31,6 +31,9 @@ _TOOLS = {
         re.MULTILINE,
     ),
     "perfquery": re.compile(r"^[^\S\n]*# Port (?:extended )?counters: Lid \d", re.MULTILINE),
+    "ibhosts": re.compile(r"^[^\S\n]*Ca\t: 0x[0-9a-f]{16} ports \d", re.MULTILINE),
+    "ibswitches": re.compile(r"^[^\S\n]*Switch\t: 0x[0-9a-f]{16} ports \d", re.MULTILINE),
+    "sminfo": re.compile(r"^[^\S\n]*sminfo: sm lid \d", re.MULTILINE),
     "ibqueryerrors": re.compile(r'^Errors for (?:0x[0-9a-f]{8}|")', re.MULTILINE),
 }
 
@@ -41,6 +44,8 @@ def sniff(text: str) -> bool:
 
 
 def parse(text: str) -> Iterable[Fact]:
-    """A gap that says the input was read and not used."""
-    tool = next((name for name, pattern in _TOOLS.items() if sniffed(pattern, text)), INPUT)
-    yield Gap(tool, "input read; leaf and fabric evidence is not judged by this version")
+    """A bare Host, which says that the input was there, and a gap that says it was not used."""
+    for tool, pattern in _TOOLS.items():
+        if sniffed(pattern, text):
+            yield Host(tool)
+            yield Gap(tool, "input read; leaf and fabric evidence is not judged by this version")

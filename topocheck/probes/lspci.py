@@ -88,6 +88,8 @@ def _read(lines: list[str]) -> tuple[list[_Entry], Counter[str]]:
     orphans: Counter[str] = Counter()
     entry: _Entry | None = None
     for index, raw in enumerate(lines):
+        if not raw:
+            continue
         line = (raw if len(raw) <= _MAX_LINE else raw[:_MAX_LINE]).lstrip(INDENT)
         key = line[: line.find(":")]
         if key in FIELDS:

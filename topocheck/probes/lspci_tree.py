@@ -144,8 +144,10 @@ def parse(text: str) -> Iterator[Fact]:
     tree = _Tree()
     before: str | None = None
     for number, raw in enumerate(text.replace(NO_BREAK_SPACE, " ").split("\n"), 1):
-        quote = _QUOTE.match(raw)
-        line = raw[quote.end() if quote else 0 :][:_MAX_LINE].rstrip()
+        if not raw:
+            continue
+        quote = _QUOTE.match(raw, 0, _MAX_LINE)
+        line = raw[quote.end() if quote else 0 : _MAX_LINE].rstrip()
         if tree.read(line, number):
             before = line
         elif before is not None:

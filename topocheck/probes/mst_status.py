@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from topocheck.facts import Fact, PciFunction, full_bdf
+from topocheck.facts import Fact, Host, PciFunction, full_bdf
 from topocheck.probes import rdma_draft as rdma
 from topocheck.probes.lines import Line, lines, sniffed
 
@@ -33,7 +33,9 @@ def sniff(text: str) -> bool:
 
 
 def parse(text: str) -> Iterable[Fact]:
-    """One RDMA device a row that names one, and the NUMA node of its PCI function."""
+    """A bare Host (mst was there), one RDMA device a row that names one, and the NUMA node of its PCI function."""
+    if sniff(text):
+        yield Host(INPUT)
     in_table = False
     for line in lines(text):
         if line.text.startswith("DEVICE_TYPE"):

@@ -31,6 +31,7 @@ _UNCORRECTABLE = {
 _CORRECTABLE = {"RxErr": 0, "BadTLP": 6, "BadDLLP": 7, "Rollover": 8, "Timeout": 12, "AdvNonFatalErr": 13}
 _EXPRESS_ID = 0x10
 _AER_ID, _SERIAL_ID, _ACS_ID, _ATS_ID, _SRIOV_ID = 0x01, 0x03, 0x0D, 0x0F, 0x10
+_NO_ID = 0xFFFF
 _MEMORY_ON = 0x2  # Command register
 _MAX_CAPABILITIES = 48  # more do not fit; a damaged list may go in circles
 
@@ -39,7 +40,7 @@ def decode(config: bytes) -> dict[str, Any]:
     """The fields that a configuration space states: 64 bytes give ids and buses, 256 the link, 4096 ACS and AER."""
     if len(config) < 64:
         return {}
-    if config[:4] == b"\xff\xff\xff\xff":
+    if config[:16] == b"\xff" * 16:  # a virtual function has ones for its ids alone
         return {"dead": True}
     values = _header(config)
     if len(config) < 256:
@@ -70,8 +71,8 @@ def _u32(config: bytes, at: int) -> int:
 def _header(config: bytes) -> dict[str, Any]:
     vendor, device = struct.unpack_from("<HH", config, 0)
     values: dict[str, Any] = {
-        "vendor_id": f"{vendor:04x}",
-        "device_id": f"{device:04x}",
+        "vendor_id": f"{vendor:04x}" if vendor != _NO_ID else None,
+        "device_id": f"{device:04x}" if device != _NO_ID else None,
         "class_id": f"{_u16(config, 0x0A):04x}",
         "revision": f"{config[0x08]:02x}",
         "is_bridge": False,
@@ -80,7 +81,7 @@ def _header(config: bytes) -> dict[str, Any]:
     if kind == 1:
         names = ("primary_bus", "secondary_bus", "subordinate_bus")
         return values | {"is_bridge": True} | dict(zip(names, config[0x18:0x1B], strict=True))
-    if kind == 0:
+    if kind == 0 and _u32(config, 0x2C):
         values["subsystem"] = f"{_u16(config, 0x2C):04x}:{_u16(config, 0x2E):04x}"
     return values | {"dead": True} if kind == 0x7F else values
 

@@ -1,10 +1,12 @@
 """`/sys/bus/pci/devices/*`: every PCI function from the kernel's own files, its config space included where readable.
 
-    class 0x030200   vendor 0x10de   current_link_speed "32.0 GT/s PCIe"   current_link_width 16   numa_node 0
-    realpath  /sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0      driver → ../../../bus/pci/drivers/nvidia
+    uevent    DRIVER=nvidia  PCI_CLASS=30200  PCI_ID=10DE:2330  PCI_SUBSYS_ID=10DE:16C1
+    current_link_speed "32.0 GT/s PCIe"   current_link_width "16"   numa_node "0"   config (4096 bytes for root)
+    realpath  /sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0
 
-The path of the device is its place in the tree. Config space (speeds, ACS, payload, AER bits) is read of bridges,
-network, display and NVSwitch functions only: a read takes the bus a millisecond, and a server has hundreds of others.
+The path of the device is its place in the tree. Links are read of storage, network, display, bridge and accelerator
+functions, config space (Target Link Speed, payload, ACS, AER bits) of those that GPU and NIC traffic crosses: a server
+has hundreds of others, and a config space takes the bus a millisecond.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ INPUT = "/sys/bus/pci/devices"
 
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) ?GT/s")
 _TOTAL = re.compile(r"TOTAL_ERR_\w+ ([0-9]+)")
+_LINK_CLASSES = ("01", "02", "03", "06", "12")
 _PATH_CLASSES = ("02", "03", "0604", "0680")  # network, display, bridges, NVSwitch
 _AER_FILES = ("aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal")
 _BARS = 6
@@ -53,56 +56,64 @@ class _Device:
 
     def __init__(self, source: Source, path: str) -> None:
         self._source, self._path = source, path
-        self.bdf = full_bdf(path.rpartition("/")[2]) or ""
-        # A link that is not there is answered by its own path.
-        self.driver = self._link("driver", "driver") or None
+        self._uevent = dict(line.split("=", 1) for line in self._read("uevent").splitlines() if "=" in line)
+        self.driver = self._uevent.get("DRIVER") or (None if self._uevent else self._link("driver"))
 
     def _read(self, name: str) -> str:
         return self._source.read(f"{self._path}/{name}") or ""
 
-    def _link(self, name: str, absent: str) -> str:
+    def _link(self, name: str) -> str | None:
+        """What a link in the folder names; one that is not there is answered by its own path."""
         end = (self._source.realpath(f"{self._path}/{name}") or "").rpartition("/")[2]
-        return "" if end == absent else end
+        return end if end != name else None
 
     def _hex(self, name: str) -> str | None:
         text = self._read(name).removeprefix("0x").lower()
         return text if re.fullmatch(r"[0-9a-f]{2,8}", text) else None
 
     def function(self, shows_drivers: bool) -> PciFunction:
-        """Everything the folder says; config space wins over the single files, since it also has both ends' Target."""
+        """Everything the folder says; what config space says wins over the single files."""
         lines: dict[str, Evidence] = {}
-        values: dict[str, Any] = {**self._identity(), **self._place(), **self._node(lines), **self._links(lines)}
-        config = b""
-        if values["class_id"] is None or values["class_id"].startswith(_PATH_CLASSES):
+        values: dict[str, Any] = {**self._identity(), **self._place()}
+        class_id = values["class_id"] or ""
+        if not class_id or class_id.startswith(_LINK_CLASSES):
+            values |= {**self._node(lines), **self._links(lines)}
+        if not class_id or class_id.startswith(_PATH_CLASSES):
             config = self._source.read_bytes(f"{self._path}/config") or b""
-            decoded = decode(config)
-            self._add_config_lines(decoded, lines)
-            values |= {name: value for name, value in decoded.items() if value is not None}
+            values |= {name: value for name, value in decode(config).items() if value is not None}
+            _add_config_lines(values, f"{self._path}/config", lines)
             values |= self._bars(values, config, lines)
             values["aer"] = (*values.get("aer", ()), *self._aer_totals())
-        if count := self._read("sriov_numvfs"):
-            values["vf_count"] = int(count) if count.isdecimal() else None
-        return PciFunction(self.bdf, INPUT, lines=lines, driver=self.driver, driver_shown=shows_drivers, **values)
+        bdf = full_bdf(self._path.rpartition("/")[2]) or ""
+        return PciFunction(bdf, INPUT, lines=lines, driver=self.driver, driver_shown=shows_drivers, **values)
 
     def _identity(self) -> dict[str, Any]:
-        class_id, vendor, device = self._hex("class"), self._hex("vendor"), self._hex("device")
-        board = (self._hex("subsystem_vendor"), self._hex("subsystem_device"))
+        """Class and ids, from uevent (one read) or, where a copy lacks it, from their own files."""
+        if "PCI_ID" in self._uevent and "PCI_CLASS" in self._uevent:
+            class_id: str | None = self._uevent["PCI_CLASS"].lower().zfill(6)
+            vendor, _, device = self._uevent["PCI_ID"].lower().partition(":")
+            subsystem = self._uevent.get("PCI_SUBSYS_ID", "").lower()
+        else:
+            class_id, vendor, device = self._hex("class"), self._hex("vendor") or "", self._hex("device") or ""
+            board = (self._hex("subsystem_vendor"), self._hex("subsystem_device"))
+            subsystem = f"{board[0]}:{board[1]}" if all(board) else ""
         return {
             "class_id": class_id[:4] if class_id else None,
-            "vendor_id": vendor,
-            "device_id": device,
-            "subsystem": ":".join(part for part in board if part) if all(board) else None,
-            "revision": self._hex("revision"),
+            "vendor_id": vendor or None,
+            "device_id": device or None,
+            "subsystem": subsystem if subsystem.strip("0:") else None,
             "is_bridge": (class_id or "").startswith("0604"),
         }
 
     def _place(self) -> dict[str, Any]:
         place = placed(self._source.realpath(self._path) or "")
-        physical = full_bdf(self._link("physfn", "physfn"))
+        _, parent, root = place or (None, None, None)
+        virtual_functions = self._read("sriov_numvfs")
         return {
-            "parent": place[1] if place else None,
-            "root": place[2] if place else None,
-            "vf_of": physical,
+            "parent": parent,
+            "root": root,
+            "vf_of": full_bdf(self._link("physfn") or ""),
+            "vf_count": int(virtual_functions) if virtual_functions.isdecimal() else None,
         }
 
     def _node(self, lines: dict[str, Evidence]) -> dict[str, Any]:
@@ -156,15 +167,16 @@ class _Device:
             if match is not None:
                 yield name, match.group(1)
 
-    def _add_config_lines(self, decoded: dict[str, Any], lines: dict[str, Evidence]) -> None:
-        """What the registers said, in words, as evidence of the config file."""
-        for key, names in _CONFIG_LINES.items():
-            said = [f"{name} {_words(decoded[name])}" for name in names if decoded.get(name) is not None]
-            if said:
-                lines[key] = Evidence(f"{self._path}/config", None, f"{key}: {', '.join(said)}")
+
+def _add_config_lines(values: dict[str, Any], path: str, lines: dict[str, Evidence]) -> None:
+    """What the registers said, in words, as evidence of the config file."""
+    for key, names in _CONFIG_LINES.items():
+        said = [f"{name} {_words(values[name])}" for name in names if values.get(name) is not None]
+        if said:
+            lines[key] = Evidence(path, None, f"{key}: {', '.join(said)}")
 
 
 def _words(value: object) -> str:
     if isinstance(value, frozenset):
         return " ".join(sorted(value)) or "none"
-    return {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else f"{value}"
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)

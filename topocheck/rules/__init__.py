@@ -1,0 +1,75 @@
+"""The rules, in the order of the catalogue. To add one: a file here, its name below, its cases in fixtures/."""
+
+from __future__ import annotations
+
+from inspect import cleandoc
+from typing import TYPE_CHECKING
+
+from topocheck.errors import UsageError
+from topocheck.rules import (
+    driver_unusable,
+    fabric_not_ready,
+    gpu_missing,
+    gpu_nic_far,
+    gpu_nic_remote,
+    gpu_nic_shared,
+    nic_missing,
+    nic_outruns_pcie,
+    numa_disagrees,
+    numa_unknown,
+    nvlink_down,
+    nvlink_uneven,
+    p2p_missing,
+    pcie_slot_capped,
+    pcie_speed_degraded,
+    pcie_width_degraded,
+    port_down,
+    port_slow,
+    rail_crossed,
+    rail_missing,
+    tree_hidden,
+)
+
+if TYPE_CHECKING:
+    from topocheck.finding import Rule
+
+ALL: tuple[Rule, ...] = (
+    pcie_width_degraded,
+    pcie_speed_degraded,
+    pcie_slot_capped,
+    nic_outruns_pcie,
+    gpu_missing,
+    driver_unusable,
+    p2p_missing,
+    nvlink_down,
+    nvlink_uneven,
+    fabric_not_ready,
+    gpu_nic_remote,
+    gpu_nic_far,
+    gpu_nic_shared,
+    numa_unknown,
+    numa_disagrees,
+    port_down,
+    port_slow,
+    nic_missing,
+    rail_crossed,
+    rail_missing,
+    tree_hidden,
+)
+
+
+def listing() -> str:
+    """One line a rule: id, name, what is wrong."""
+    return "".join(f"{rule.ID:8}{rule.NAME:22}{_title(rule)}\n" for rule in ALL)
+
+
+def explain(rule_id: str) -> str:
+    """The page of one rule. UsageError if there is none of that id."""
+    for rule in ALL:
+        if rule_id.upper() in (rule.ID, rule.NAME.upper()):
+            return f"{rule.ID} {rule.NAME}\n\n{cleandoc(rule.__doc__ or '')}\n"
+    raise UsageError(f"{rule_id}: no such rule: `topocheck rules` lists them")
+
+
+def _title(rule: Rule) -> str:
+    return cleandoc(rule.__doc__ or "").splitlines()[0]

@@ -1,0 +1,40 @@
+"""One cause, one finding: what follows from a finding goes into its `follows` and counts nowhere (rules.md)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from topocheck.finding import Finding
+
+# Each chain from the cause that is printed to what it brings along; rules of one step may stand side by side.
+CHAINS: tuple[tuple[tuple[str, ...], ...], ...] = (
+    (("NET001",), ("NET005",), ("RAIL003",), ("AFF001",), ("AFF002",), ("AFF003",)),
+    (("PCI001", "PCI002"), ("PCI003",), ("PCI004",), ("PCI005",)),
+    (("GPU001",), ("NVL005",), ("NVL001",), ("NVL002",), ("P2P001",), ("P2P004",)),
+    (("P2P003",), ("P2P002",)),
+)
+
+
+def fold(findings: list[Finding]) -> list[Finding]:
+    """The findings that stand, each with what follows from it. A finding follows from one that comes earlier in its
+    chain and covers one of the things it covers."""
+    standing = list(findings)
+    for chain in CHAINS:
+        steps = {rule: i for i, rules in enumerate(chain) for rule in rules}
+        members = sorted((f for f in standing if f.rule in steps), key=lambda f: steps[f.rule])
+        brought: dict[int, list[str]] = {}
+        causes: list[Finding] = []
+        gone: set[int] = set()
+        for finding in members:
+            cause = next((c for c in causes if steps[c.rule] < steps[finding.rule] and c.covers & finding.covers), None)
+            if cause is None:
+                causes.append(finding)
+            else:
+                brought.setdefault(id(cause), []).append(f"{finding.rule} {' '.join(finding.subjects)}".strip())
+                gone.add(id(finding))
+        standing = [
+            replace(f, follows=(*f.follows, *brought[id(f)])) if id(f) in brought else f
+            for f in standing
+            if id(f) not in gone
+        ]
+    return standing

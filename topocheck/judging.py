@@ -1,0 +1,106 @@
+"""Which PCIe links rules judge, whose they are, and what equals prove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from topocheck.facts import Evidence
+from topocheck.finding import Severity, enough, equals_of
+from topocheck.graph import Device, PcieLink, Topology
+from topocheck.hardware.pcie import gen_word
+from topocheck.model import Scenario
+
+
+class JudgedLink(NamedTuple):
+    """A link on the path of a GPU or a compute NIC. subject: the device whose own link it is, else the lower end;
+    owner: that device; users: every GPU and compute NIC whose path crosses it."""
+
+    link: PcieLink
+    subject: str
+    owner: Device | None
+    users: tuple[Device, ...]
+
+
+def judged_links(node: Topology) -> list[JudgedLink]:
+    """The links rules may speak of: not those of other endpoints, of GPUs with C2C, nor of emulated bridges."""
+    users: dict[str, list[Device]] = {}
+    for device in (*node.gpus, *judged_nics(node)):
+        if device.is_vf or (device.part and device.part.c2c):
+            continue
+        for link in node.path_up(device):
+            users.setdefault(link.id, []).append(device)
+    found = [_judged(node, node.links[key], tuple(users[key])) for key in node.links if key in users]
+    orphans = [x for x in node.links.values() if x.at_boot and x.id not in users]
+    return [*found, *(JudgedLink(x, x.id, None, ()) for x in orphans)]
+
+
+def judged_nics(node: Topology) -> list[Device]:
+    """Compute NICs, and those whose role cannot be told."""
+    return [n for n in node.nics if n.role == "compute" or (n.role == "unknown" and not n.is_vf)]
+
+
+def _judged(node: Topology, link: PcieLink, users: tuple[Device, ...]) -> JudgedLink:
+    owner = next((d for d in users if link.b in (d.bdf, d.id)), None)
+    return JudgedLink(link, owner.id if owner else link.id, owner, users)
+
+
+def measurable(judged: JudgedLink) -> bool:
+    """Whether the trained width and speed were read at all."""
+    link = judged.link
+    return bool(link.width) and bool(link.speed_gts) and not link.implausible
+
+
+def equal_links(node: Topology, judged: JudgedLink) -> list[PcieLink]:
+    """The links of the owner's equals; for a link between bridges, those whose lower ends are the same part in the
+    same place on other GPU and NIC paths."""
+    if judged.owner is not None:
+        equals = equals_of(node, judged.owner)
+        return [x for d in equals if (x := node.links.get(d.bdf or d.id)) is not None]
+    mine = node.functions.get(judged.link.id)
+    if mine is None:
+        return []
+    return [
+        other.link
+        for other in judged_links(node)
+        if other.link.id != judged.link.id
+        and (f := node.functions.get(other.link.id)) is not None
+        and (f.vendor_id, f.device_id, f.port_type) == (mine.vendor_id, mine.device_id, mine.port_type)
+    ]
+
+
+def severity_by_equals(equals: list[PcieLink], better: Callable[[PcieLink], bool]) -> tuple[Severity, int]:
+    """error when at least half of the equals, and at least two, are better; and how many are."""
+    count = sum(better(x) for x in equals)
+    return ("error" if enough(count, len(equals)) else "warning"), count
+
+
+def link_scenarios(node: Topology, judged: JudgedLink) -> tuple[Scenario, ...]:
+    """By RDMA of a GPU whose traffic crosses the link, else to host memory."""
+    gpus = [d.id for d in judged.users if d.kind == "gpu"]
+    nics = [d.id for d in judged.users if d.kind == "nic"]
+    gpus += [gpu for gpu, own in node.assignment.items() if set(own) & set(nics) and gpu not in gpus]
+    by_rdma = tuple(Scenario("gpu-nic", gpu) for gpu in gpus)
+    to_host = tuple(Scenario("gpu-host", d.id) for d in judged.users if d.kind == "gpu")
+    return (*by_rdma, *to_host, *(Scenario("nic-host", nic) for nic in nics))
+
+
+def link_words(link: PcieLink) -> str:
+    """ "PCIe 5.0 x8"."""
+    return f"PCIe {gen_word(link.speed_gts)} x{link.width}" if link.speed_gts else f"PCIe x{link.width}"
+
+
+def link_evidence(link: PcieLink, field: str) -> tuple[Evidence, ...]:
+    """The line that shows the trained value; `field` is "width" or "gen" for nvidia-smi's own line."""
+    for key in ("LnkSta", "a LnkSta", f"smi {field}", "kernel"):
+        line = link.lines.get(key)
+        if line is not None and _shows(line, link, field):
+            return (line,)
+    return tuple(
+        line for key in ("LnkSta", "a LnkSta", f"smi {field}", "kernel", "header") if (line := link.lines.get(key))
+    )[:1]
+
+
+def _shows(line: Evidence, link: PcieLink, field: str) -> bool:
+    wanted = f"{link.width}" if field == "width" else f"{link.speed_gts:g}"
+    return wanted in line.text

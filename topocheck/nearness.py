@@ -1,0 +1,71 @@
+"""How well each GPU is served by compute NICs: the common ground of the AFF, RAIL and NET005 rules."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from topocheck.facts import Evidence
+from topocheck.graph import RANK, SWITCH_LOCAL, Device, Topology
+
+
+class Service(NamedTuple):
+    """A GPU, its own NICs (of the best assignment), and its nearest compute NICs with their class."""
+
+    gpu: Device
+    own: tuple[Device, ...]
+    cls: str | None
+    nearest: tuple[Device, ...]
+
+    @property
+    def local(self) -> bool:
+        """Whether some compute NIC, its own or shared, is in reach of GPUDirect RDMA (PIX or PXB)."""
+        return RANK[self.cls] <= SWITCH_LOCAL
+
+
+def services(node: Topology) -> list[Service]:
+    """One entry a GPU whose distance to some compute NIC is known."""
+    found = []
+    for gpu in node.gpus:
+        cls, nearest = node.nearest(gpu, node.compute_nics)
+        if cls is not None:
+            own = tuple(node.by_id[n] for n in node.assignment.get(gpu.id, ()) if n in node.by_id)
+            found.append(Service(gpu, own, cls, tuple(nearest)))
+    return found
+
+
+def why_not(node: Topology) -> str | None:
+    """Why no question of nearness can be asked here, None if it can."""
+    if not node.gpus:
+        return "no GPU in the input"
+    if not node.nics:
+        return "no NIC in the input"
+    if not node.compute_nics:
+        return "no NIC of a compute role"
+    return None
+
+
+def flat_tree(node: Topology) -> bool:
+    """A VM that shows every pair at one distance says nothing of distance; nor does a matrix without affinity whose
+    pairs are all SYS or all PHB."""
+    seen = {c for c in node.pcie_classes.values() if c}
+    hidden = bool(node.machine.virtual) or all(d.numa_node is None for d in node.gpus)
+    return len(seen) == 1 and seen <= {"PHB", "SYS"} and hidden and len(node.gpus) > 1
+
+
+def on_other_socket(node: Topology, gpu: Device, nic: Device) -> bool | None:
+    """Whether a pair crosses sockets: by the sockets or NUMA nodes of both, else by the word SYS; None unknown."""
+    sockets = node.socket_of(gpu), node.socket_of(nic)
+    if None not in sockets:
+        return sockets[0] != sockets[1]
+    if gpu.numa_node is not None and gpu.numa_node == nic.numa_node:
+        return False
+    cls = node.pcie_class(gpu.id, nic.id)
+    return None if cls is None else cls == "SYS"
+
+
+def row_of(node: Topology, gpu: Device, nic: Device | None = None) -> tuple[Evidence, ...]:
+    """The matrix row of a GPU, else the lines that place the two devices."""
+    if line := node.matrix_lines.get(gpu.id):
+        return (line,)
+    lines = [d.lines.get("NUMA node") or d.lines.get("header") for d in (gpu, nic) if d is not None]
+    return tuple(line for line in lines if line)

@@ -1,0 +1,106 @@
+"""What the matrix says of NVLink: is every pair joined, and which GPUs or pairs fall short of the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from typing import NamedTuple
+
+from topocheck.facts import Evidence
+from topocheck.graph import Device, Topology
+from topocheck.hardware import gpus as gpu_figures
+from topocheck.hardware import pcie
+
+
+class Short(NamedTuple):
+    """A GPU that has fewer links than is normal here with every other GPU."""
+
+    gpu: Device
+    links: int
+    full: int
+    evidence: Evidence | None
+
+
+class Uneven(NamedTuple):
+    """A pair whose number of links is not that of its equals, or differs by direction."""
+
+    a: Device
+    b: Device
+    links: int
+    full: int
+    by_direction: bool
+
+
+def links_of(node: Topology, a: Device, b: Device) -> int | None:
+    """The number of NVLinks the matrix prints for a pair, 0 for a PCIe class, None unknown."""
+    return _count(node.pair_class(a.id, b.id))
+
+
+def _count(token: str | None) -> int | None:
+    if token is None:
+        return None
+    return int(token[2:]) if token.startswith("NV") and token[2:].isdigit() else 0
+
+
+def full_mesh(node: Topology) -> int | None:
+    """The common number of links when the GPUs form a full mesh (through NVSwitches, or directly on a board of four):
+    at least three GPUs, and most pairs with one and the same number. None for cube meshes, bridged pairs, PCIe."""
+    counts = [c for a, b in combinations(_plain(node), 2) if (c := links_of(node, a, b)) is not None]
+    if len(counts) < 3:
+        return None
+    (common, times), *_ = Counter(counts).most_common(1)
+    return common if common > 0 and 2 * times > len(counts) else None
+
+
+def _plain(node: Topology) -> list[Device]:
+    """GPUs that are not in MIG mode."""
+    return [g for g in node.gpus if not g.mig]
+
+
+def short_gpus(node: Topology) -> list[Short]:
+    """GPUs that are short in every pair of a full mesh; at most half of the GPUs can be."""
+    full = full_mesh(node)
+    if full is None:
+        return []
+    plain = _plain(node)
+    low: list[Short] = []
+    for gpu in plain:
+        counts = [c for other in plain if other.id != gpu.id and (c := links_of(node, gpu, other)) is not None]
+        if len(counts) >= 3 and all(c < full for c in counts):
+            low.append(Short(gpu, max(counts), full, node.matrix_lines.get(gpu.id)))
+    return low if 2 * len(low) <= len(plain) else []
+
+
+def uneven_pairs(node: Topology) -> list[Uneven]:
+    """Pairs that differ by direction, from the mesh, or from other bridged pairs; pairs of a GPU that is short in all
+    of them are that GPU's."""
+    plain = _plain(node)
+    short = {s.gpu.id for s in short_gpus(node)}
+    mesh = full_mesh(node)
+    counts = {(a.id, b.id): links_of(node, a, b) for a, b in combinations(plain, 2)}
+    bridged = None if mesh or not _all_in_pairs(plain, counts) else max((c for c in counts.values() if c), default=None)
+    found = []
+    for a, b in combinations(plain, 2):
+        count = counts[a.id, b.id]
+        ways = {_count(node.directed.get(key)) for key in ((a.id, b.id), (b.id, a.id))} - {None}
+        expected = mesh or (bridged if count else None)
+        if len(ways) == 2:
+            low, high = sorted(w for w in ways if w is not None)
+            found.append(Uneven(a, b, low, max(high, expected or 0), True))
+        elif expected and count is not None and count < expected and not {a.id, b.id} & short:
+            found.append(Uneven(a, b, count, expected, False))
+    return found
+
+
+def _all_in_pairs(plain: list[Device], counts: dict[tuple[str, str], int | None]) -> bool:
+    """Each GPU is joined to at most one other, and at least two pairs are: bridges."""
+    partners = Counter(x for pair, count in counts.items() if count for x in pair)
+    return len(partners) >= 4 and max(partners.values()) == 1
+
+
+def staged_loss(gpu: Device, full: int) -> float:
+    """The upper end of a loss: what is lost when the traffic falls to a staged PCIe path."""
+    by_gen = {5: 32.0, 4: 32.0, 3: 16.0}
+    speed = by_gen.get(gpu.part.nvlink_gen if gpu.part else 4, 8.0)
+    staged = pcie.achievable_gb_per_s(speed, 16) * pcie.STAGED
+    return round(1 - staged / gpu_figures.nvlink_achievable_gb_per_s(full, gpu.part), 3)

@@ -1,0 +1,180 @@
+"""The kernel log: `dmesg`, `journalctl -k`, kern.log, whatever stands before the message.
+
+Read are the "available PCIe bandwidth" lines (both wordings; printed at boot, so a witness that yields to a present
+reading), Xid and AER lines, IOMMU faults, the driver's loading, and what the kernel says of the machine. Of a log that
+holds several boots only the last counts; of lines that repeat, the last few. A virtual function without a link of its
+own says x255, "Unknown speed" or 0.000 Gb/s, which means nothing.
+
+    [    0.000000] Linux version 6.8.0-60-generic (buildd@builder) (gcc 13.3.0) #63-Ubuntu SMP
+    [    0.000000] Command line: BOOT_IMAGE=/vmlinuz-6.8.0-60-generic root=UUID=0 ro iommu=pt
+    [    0.000000] DMI: Example Inc. GPU Server 9/0ABCDE, BIOS 1.2.3 01/02/2025
+    [    9.100000] nvidia 0000:1b:00.0: 252.048 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x16 link at \
+0000:15:01.0 (capable of 504.112 Gb/s with 32.0 GT/s PCIe x16 link)
+    [   20.000000] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build
+    [  900.500000] NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, name=python, GPU has fallen off the bus.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from topocheck.facts import BandwidthLimit, Fact, Gap, Host, LogEvent, full_bdf
+from topocheck.probes.lines import Line, lines_with, sniffed
+from topocheck.probes.nvidia_version import banner
+
+INPUT = "dmesg"
+COMMANDS: tuple[str, ...] = ("dmesg",)
+PATHS: tuple[str, ...] = ()
+NAME = r"dmesg|journalctl|kern(?:el)?[._-]?log|messages|syslog"
+
+KEPT = 20  # lines of one kind about one device: a flood of AER lines says no more than its last ones
+
+_BDF = r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
+_LINK = r"(\d{1,3}(?:\.\d{1,3})?) GT/s(?: PCIe)? x(\d{1,3}) link"
+_LIMITED = re.compile(
+    rf"{_BDF}: \d[\d.]{{0,9}} Gb/s available PCIe bandwidth, limited by {_LINK} at {_BDF} "
+    rf"\(capable of \d[\d.]{{0,9}} Gb/s with {_LINK}\)"
+)
+_UNLIMITED = re.compile(rf"{_BDF}: \d[\d.]{{0,9}} Gb/s available PCIe bandwidth \({_LINK}\)")
+_WIDTHS = range(1, 33)  # x255 is what a function without a link says
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?[^)]{0,40}\): (\d{1,4})"
+)
+_AER = re.compile(
+    rf"{_BDF}: (?:AER: )?PCIe Bus Error: severity=|{_BDF}: AER: aer_status: 0x"
+    r"|AER: (?:Multiple )?(?:Unc|C)orrect(?:ed|able)(?: \([\w-]{1,20}\))? error (?:message )?received(?::| from) "
+    rf"{_BDF}"
+)
+_DMAR = re.compile(rf"DMAR: ?\[DMA (?:Read|Write)[^\]]{{0,40}}\] Request device \[{_BDF}\]")
+_AMD_FAULT = re.compile(rf"(?:{_BDF}: )?AMD-Vi: [^\[]{{0,20}}\[?IO_PAGE_FAULT (?:device={_BDF})?")
+_COMMAND_LINE = re.compile(r"(?:^|\] |kernel: )(?:Kernel c|C)ommand line: (.+)")
+_DMI = re.compile(r"\bDMI: (.{1,200}?), BIOS ")
+_TIME = re.compile(r"\[ *(\d{1,9}\.\d{3,9})\]")
+_SNIFF = re.compile(
+    r"^(?:<\d{1,3}>)?\[ {0,6}\d{1,7}\.\d{6}\] |^[^\n]{0,80} kernel: |^kern {0,4}:\w{1,8} {0,4}: "
+    r"|Gb/s available PCIe bandwidth|NVRM: Xid \(|^(?:pci|pcieport|pci_bus|mlx[45]_core) [0-9a-f]{4}:"
+    r"|^dmesg: read kernel buffer failed",
+    re.MULTILINE,
+)
+
+
+def sniff(text: str) -> bool:
+    """Whether lines look like the kernel's."""
+    return sniffed(_SNIFF, text)
+
+
+def parse(text: str) -> Iterable[Fact]:
+    """What the last boot in the log says, in the order of its lines; first a bare Host: the log was there to read."""
+    kept: dict[object, deque[tuple[int, Fact]]] = {}
+    for line in lines_with(text, tuple(_READERS)):
+        if _begins_boot(line):
+            kept.clear()
+        read = next((read for marker, read in _READERS.items() if marker in line.text), None)
+        for fact in read(line) if read else ():
+            subject = (read, getattr(fact, "bdf", None), getattr(fact, "number", None))
+            kept.setdefault(subject, deque(maxlen=KEPT)).append((line.number, fact))
+    if kept or sniff(text):
+        yield Host(INPUT)
+    found = sorted((entry for group in kept.values() for entry in group), key=lambda entry: entry[0])
+    yield from (fact for _, fact in found)
+
+
+def _begins_boot(line: Line) -> bool:
+    """The kernel's first line: not the same words out of /proc/version in the middle of a pasted text."""
+    return "Linux version " in line.text and (_time_s(line) == 0 or " kernel: " in line.text)
+
+
+def _time_s(line: Line) -> float | None:
+    match = _TIME.search(line.text[:160])
+    return float(match[1]) if match else None
+
+
+def _event(kind: str, line: Line, bdf: str | None, number: int | None = None) -> LogEvent:
+    return LogEvent(kind, full_bdf(bdf or ""), number, _time_s(line), line.evidence(INPUT))
+
+
+def _bandwidth(line: Line) -> Iterator[Fact]:
+    evidence = line.evidence(INPUT)
+    if match := _LIMITED.search(line.text):
+        bdf, speed, width, limit, capable_speed, capable_width = match.groups()
+    elif match := _UNLIMITED.search(line.text):
+        # Nothing limits the device, so the link it can have is the link it has.
+        bdf, speed, width = match.groups()
+        limit, capable_speed, capable_width = None, speed, width
+    else:
+        return
+    device = full_bdf(bdf)
+    if device and int(width) in _WIDTHS and int(capable_width) in _WIDTHS:
+        yield BandwidthLimit(
+            device,
+            full_bdf(limit or ""),
+            float(speed),
+            int(width),
+            float(capable_speed),
+            int(capable_width),
+            evidence,
+        )
+
+
+def _xid(line: Line) -> Iterator[Fact]:
+    if match := _XID.search(line.text):
+        yield _event("xid", line, f"{match[1]}.0", int(match[2]))
+
+
+def _aer(line: Line) -> Iterator[Fact]:
+    if match := _AER.search(line.text):
+        yield _event("aer", line, next(filter(None, match.groups()), None))
+
+
+def _iommu_fault(line: Line) -> Iterator[Fact]:
+    if match := _DMAR.search(line.text) or _AMD_FAULT.search(line.text):
+        yield _event("iommu-fault", line, next(filter(None, match.groups()), None))
+
+
+def _driver(line: Line) -> Iterator[Fact]:
+    yield _event("driver-load", line, None)
+    if found := banner(line.text):
+        yield Host(INPUT, driver=found.driver, open_driver=found.is_open, line=line.evidence(INPUT))
+
+
+def _hypervisor(line: Line) -> Iterator[Fact]:
+    name = line.text.partition("Hypervisor detected:")[2].strip()
+    yield Host(INPUT, hypervisor=name or None, virtual=True, line=line.evidence(INPUT))
+
+
+def _command_line(line: Line) -> Iterator[Fact]:
+    if match := _COMMAND_LINE.search(line.text):
+        yield Host(INPUT, cmdline=match[1], line=line.evidence(INPUT))
+
+
+def _kernel(line: Line) -> Iterator[Fact]:
+    if match := re.search(r"Linux version (\d\S{0,100})", line.text):
+        yield Host(INPUT, kernel=match[1], line=line.evidence(INPUT))
+
+
+def _product(line: Line) -> Iterator[Fact]:
+    """Vendor and product, without the board's name behind the slash."""
+    if match := _DMI.search(line.text):
+        yield Host(INPUT, product=match[1].rpartition("/")[0] or match[1], line=line.evidence(INPUT))
+
+
+def _denied(line: Line) -> Iterator[Fact]:
+    yield Gap(INPUT, f"the kernel log was not readable: {line.text[:200]}")
+
+
+_READERS: dict[str, Callable[[Line], Iterator[Fact]]] = {
+    "Linux version ": _kernel,
+    "available PCIe bandwidth": _bandwidth,
+    "NVRM: Xid (": _xid,
+    "DMAR": _iommu_fault,
+    "IO_PAGE_FAULT": _iommu_fault,
+    "AER: ": _aer,
+    "PCIe Bus Error: severity=": _aer,
+    "NVRM: loading NVIDIA UNIX": _driver,
+    "Hypervisor detected:": _hypervisor,
+    "ommand line: ": _command_line,
+    "DMI: ": _product,
+    "dmesg: read kernel buffer failed": _denied,
+}

@@ -1,0 +1,81 @@
+"""`/sys/class/infiniband`: what every RDMA tool reads. A device without a PCI function above it is a soft one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from topocheck.facts import Evidence, Fact, full_bdf
+from topocheck.probes import rdma_draft as rdma
+from topocheck.sources.base import Source
+
+INPUT = "/sys/class/infiniband"
+
+_AMAZON = "1d0f"
+_PORT_FIELDS = (
+    ("state", "state", rdma.state),
+    ("physical", "phys_state", rdma.word),
+    ("rate_gbit_per_s", "rate", rdma.rate),
+    ("link_layer", "link_layer", rdma.layer),
+    ("lid", "lid", rdma.number),
+    ("sm_lid", "sm_lid", rdma.number),
+)
+
+
+def read(source: Source) -> Iterable[Fact]:
+    """One fact a device."""
+    for path in source.glob(f"{INPUT}/*"):
+        yield _device(source, path).finished(INPUT)
+
+
+def _device(source: Source, path: str) -> rdma.DeviceDraft:
+    device = rdma.DeviceDraft(path.rpartition("/")[2])
+    real = source.realpath(f"{path}/device") or source.realpath(path)
+    device.put("bdf", _last_bdf(real))
+    if real and "/virtual/" in real:
+        device.put("software", True)
+    device.put("vf_of", _last_bdf(source.realpath(f"{path}/device/physfn")))
+    device.put("vendor_id", rdma.vendor(source.read(f"{path}/device/vendor") or ""))
+    driver = (source.realpath(f"{path}/device/driver") or "").rpartition("/")[2]
+    device.put("efa", driver == "efa" or device.fields.get("vendor_id") == _AMAZON)
+    for name, file in (("model", "hca_type"), ("firmware", "fw_ver"), ("board_id", "board_id")):
+        device.put(name, source.read(f"{path}/{file}") or None)
+    for name in ("node_guid", "sys_image_guid"):
+        device.put(name, rdma.guid(source.read(f"{path}/{name}") or ""))
+    numbers = [at.rpartition("/")[2] for at in source.glob(f"{path}/ports/*")]
+    for number in numbers:
+        if number.isdecimal():
+            _port(source, path, device.port(int(number[:3])), is_efa=device.fields["efa"])
+    device.put("port_count", len(device.ports) or None)
+    return device
+
+
+def _port(source: Source, device: str, port: rdma.PortDraft, *, is_efa: bool) -> None:
+    path = f"{device}/ports/{port.number}"
+    for name, file, parse in _PORT_FIELDS:
+        text = source.read(f"{path}/{file}")
+        if text:
+            port.put(name, parse(text), Evidence(f"{path}/{file}", None, text))
+    if is_efa:
+        port.put("link_layer", "efa")
+    gid = source.read(f"{path}/gids/0")
+    if gid and port.fields.get("link_layer") == "infiniband":
+        line = Evidence(f"{path}/gids/0", None, gid)
+        port.put("subnet", rdma.gid_prefix(gid), line)
+        port.put("guid", rdma.guid(gid[20:]), line)
+    port.put("netdev", source.read(f"{path}/gid_attrs/ndevs/0") or _interface(source, device, port.number))
+
+
+def _interface(source: Source, device: str, port: int) -> str | None:
+    """The interface of the PCI function that serves this port: a two-port card of the ConnectX-3 kind has two."""
+    for path in source.glob(f"{device}/device/net/*"):
+        number = source.read(f"{path}/dev_port") or "0"
+        if number == str(port - 1):
+            return path.rpartition("/")[2]
+    return None
+
+
+def _last_bdf(path: str | None) -> str | None:
+    """The PCI function nearest to the device in a path of /sys/devices."""
+    found = [bdf for part in re.split("/", path or "") if (bdf := full_bdf(part))]
+    return found[-1] if found else None

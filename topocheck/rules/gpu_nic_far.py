@@ -1,0 +1,75 @@
+"""
+A GPU reaches its nearest compute NIC only through the CPU, while others have one on their PCIe switch.
+
+Why it costs: NCCL leaves GPUDirect RDMA off at PHB and beyond; the data is staged in host memory.
+
+Usual cause: a NIC in a slot of another switch or directly on the CPU.
+
+Repair: move the NIC under the GPU's switch. Where all GPUs are alike it is the design: NCCL_NET_GDR_LEVEL=PHB may help.
+
+Silent when: PXB against PIX; on Grace (NODE is the nearest there is); a VM shows a flat tree; alike for all: one info.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topocheck.finding import Answer, Finding, NotApplicable
+from topocheck.graph import Topology
+from topocheck.hardware.network import FAR_BRIDGE_LOSS
+from topocheck.model import Scenario
+from topocheck.nearness import Service, flat_tree, row_of, services, why_not
+from topocheck.patches import MoveNic
+
+ID = "AFF002"
+NAME = "gpu-nic-far"
+
+
+def check(node: Topology) -> Iterator[Answer]:
+    """Each GPU's nearest compute NIC: on its switch or through the CPU."""
+    reason = why_not(node)
+    if reason or flat_tree(node):
+        yield NotApplicable(reason or "a flat PCIe tree says nothing of distance")
+        return
+    served = [s for s in services(node) if not (s.gpu.part and s.gpu.part.c2c)]
+    if not served:
+        yield NotApplicable("Grace: NODE is the nearest there is")
+        return
+    far = [s for s in served if not s.local]
+    if far and len(far) == len(served):
+        yield _alike(node, far)
+    elif 2 * (len(served) - len(far)) >= len(node.gpus):
+        for service in far:
+            yield _finding(node, service)
+
+
+def _finding(node: Topology, service: Service) -> Finding:
+    gpu, nic = service.gpu, (service.own or service.nearest)[0]
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity="warning",
+        subjects=(gpu.id,),
+        message=f"{gpu.id} reaches its nearest compute NIC {nic.id} only by {service.cls}: GPUDirect RDMA is off there",
+        repair=f"Move {nic.id} under {gpu.id}'s switch",
+        evidence=row_of(node, gpu, nic),
+        expected_from="equals",
+        patches=(MoveNic(gpu.id, nic.id),),
+        scenarios=(Scenario("gpu-nic", gpu.id),),
+        price_kind="typical",
+        loss_range=FAR_BRIDGE_LOSS,
+        covers=frozenset({gpu.id}),
+    )
+
+
+def _alike(node: Topology, far: list[Service]) -> Finding:
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity="info",
+        subjects=tuple(s.gpu.id for s in far),
+        message=f"no GPU has a compute NIC nearer than {far[0].cls}: NCCL leaves GPUDirect RDMA off at PHB and beyond",
+        repair="As built; NCCL_NET_GDR_LEVEL=PHB (or SYS) may turn GPUDirect RDMA on if the CPU's root ports bear it",
+        evidence=row_of(node, far[0].gpu),
+        effect="none",
+    )

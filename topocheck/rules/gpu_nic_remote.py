@@ -1,0 +1,68 @@
+"""
+A GPU's nearest compute NIC is on another CPU socket, while others have one on theirs.
+
+Why it costs: GPUDirect RDMA is lost or crosses the socket link; published runs keep 45 to 65 % of the NIC.
+
+Usual cause: a NIC in a slot of the other socket, a riser in the wrong place, a container given the wrong NIC.
+
+Repair: move the NIC to a slot on the GPU's socket, best under the GPU's own switch; until then bind the job's ranks so
+that this GPU does not carry network traffic.
+
+Silent when: the node has one compute NIC; both are on one socket although in different NUMA nodes (NPS, SNC); they
+share a switch whatever numa_node says; a VM shows a flat tree; fewer than half of the GPUs have better (info).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topocheck.finding import Answer, Finding, NotApplicable, Severity
+from topocheck.graph import Topology
+from topocheck.hardware.network import FAR_SOCKET_LOSS
+from topocheck.model import Scenario
+from topocheck.nearness import Service, flat_tree, on_other_socket, row_of, services, why_not
+from topocheck.patches import MoveNic
+
+ID = "AFF001"
+NAME = "gpu-nic-remote"
+
+
+def check(node: Topology) -> Iterator[Answer]:
+    """Each GPU's nearest compute NIC: across the socket or not."""
+    reason = why_not(node) or ("one compute NIC for the node" if len(node.compute_nics) < 2 else None)
+    if reason or flat_tree(node):
+        yield NotApplicable(reason or "a flat PCIe tree says nothing of distance")
+        return
+    served = services(node)
+    remote = [s for s in served if _remote(node, s)]
+    near = [s for s in served if any(on_other_socket(node, s.gpu, n) is False for n in s.nearest)]
+    severity: Severity = "warning" if 2 * len(near) >= len(node.gpus) else "info"
+    for service in remote:
+        if not (service.gpu.part and service.gpu.part.c2c and service.cls == "NODE"):
+            yield _finding(node, service, severity)
+
+
+def _remote(node: Topology, service: Service) -> bool:
+    if service.local:
+        return False
+    return all(on_other_socket(node, service.gpu, nic) for nic in service.nearest)
+
+
+def _finding(node: Topology, service: Service, severity: Severity) -> Finding:
+    gpu, nic = service.gpu, (service.own or service.nearest)[0]
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity=severity,
+        subjects=(gpu.id,),
+        message=f"{gpu.id}'s nearest compute NIC {nic.id} is on another socket ({service.cls})",
+        repair=f"Move {nic.id} to a slot under {gpu.id}'s switch or socket; bind ranks accordingly until then",
+        evidence=row_of(node, gpu, nic),
+        confidence="high" if node.has_matrix else "medium",
+        expected_from="equals",
+        patches=(MoveNic(gpu.id, nic.id),),
+        scenarios=(Scenario("gpu-nic", gpu.id),),
+        price_kind="typical",
+        loss_range=FAR_SOCKET_LOSS,
+        covers=frozenset({gpu.id}),
+    )

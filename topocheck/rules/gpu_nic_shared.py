@@ -1,0 +1,85 @@
+"""
+Two GPUs share one compute NIC although there are as many NICs as GPUs.
+
+Why it costs: each of the two gets half of the NIC, and a NIC elsewhere idles.
+
+Usual cause: a NIC in a slot of another switch; two NICs under one switch and none under its neighbour.
+
+Repair: move the idle NIC under the switch of the GPU without its own.
+
+Silent when: the node has fewer NICs than GPUs, alike for all (p4d): info; idle NICs beyond the same number a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topocheck.finding import Answer, Finding, NotApplicable
+from topocheck.graph import RANK, SWITCH_LOCAL, Device, Topology
+from topocheck.model import Scenario
+from topocheck.nearness import Service, flat_tree, row_of, services, why_not
+from topocheck.patches import MoveNic
+
+ID = "AFF003"
+NAME = "gpu-nic-shared"
+
+
+def check(node: Topology) -> Iterator[Answer]:
+    """GPUs whose own NIC is beyond their switch while a NIC of another GPU is on it."""
+    reason = why_not(node) or ("one GPU" if len(node.gpus) < 2 else None)
+    if reason or flat_tree(node):
+        yield NotApplicable(reason or "a flat PCIe tree says nothing of distance")
+        return
+    if len(node.compute_nics) < len(node.gpus):
+        yield from _by_design(node)
+        return
+    for service in services(node):
+        if service.local and service.own and not any(_local(node, service.gpu, nic) for nic in service.own):
+            yield _finding(node, service)
+
+
+def _local(node: Topology, gpu: Device, nic: Device) -> bool:
+    return RANK[node.pcie_class(gpu.id, nic.id)] <= SWITCH_LOCAL
+
+
+def _owner(node: Topology, nic: Device) -> str | None:
+    return next((gpu for gpu, own in node.assignment.items() if nic.id in own), None)
+
+
+def _finding(node: Topology, service: Service) -> Finding:
+    gpu, shared, idle = service.gpu, service.nearest[0], service.own[0]
+    other = _owner(node, shared)
+    who = f"{gpu.id} and {other}" if other else gpu.id
+    assignment = ", ".join(f"{g} {'+'.join(own)}" for g, own in node.assignment.items())
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity="warning",
+        subjects=(gpu.id, *((other,) if other else ())),
+        message=f"{who} share {shared.id}, {idle.id} is {node.pcie_class(gpu.id, idle.id)} away and idles "
+        f"(best assignment: {assignment})",
+        repair=f"Move {idle.id} under {gpu.id}'s switch",
+        evidence=row_of(node, gpu, idle),
+        expected_from="equals",
+        patches=(MoveNic(gpu.id, idle.id),),
+        scenarios=(Scenario("node-nics"), Scenario("gpu-nic", gpu.id)),
+        price_kind="computed",
+        covers=frozenset({gpu.id}),
+    )
+
+
+def _by_design(node: Topology) -> Iterator[Answer]:
+    """Every GPU has a NIC on its switch, and several share it alike: as built."""
+    served = services(node)
+    if served and all(s.local for s in served) and len(served) == len(node.gpus):
+        each = len(node.gpus) / len(node.compute_nics)
+        yield Finding(
+            rule=ID,
+            name=NAME,
+            severity="info",
+            subjects=tuple(g.id for g in node.gpus),
+            message=f"{each:g} GPUs share a compute NIC, alike for all",
+            repair="As built",
+            evidence=row_of(node, node.gpus[0]),
+            effect="none",
+        )

@@ -1,0 +1,98 @@
+"""
+A GPU has fewer NVLinks up than its part has and its equals use.
+
+Why it costs: at least the missing share of its NVLink bandwidth, in every collective of the node; with none left it
+falls to PCIe, a tenth.
+
+Usual cause: a link that failed training (Xid 74), a bad baseboard contact or bridge, the fabric manager took it down.
+
+Repair: reset the GPUs and NVSwitches (or reboot); if the same link stays down, replace the GPU, baseboard or bridge.
+
+Silent when: the part or bridge has no more links (12 of 18 on H100 NVL, cards without a bridge); the GPU is in MIG
+mode; a VM or partition was given none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topocheck.facts import Evidence
+from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, enough, equals_of
+from topocheck.graph import Device, Topology
+from topocheck.nvlink import Short, full_mesh, short_gpus, staged_loss
+
+ID = "NVL001"
+NAME = "nvlink-down"
+
+
+def check(node: Topology) -> Iterator[Answer]:
+    """Links up, by nvidia-smi nvlink; where it was not asked, GPUs that are short in the matrix with all others."""
+    if not node.gpus or not any(_may_have(g) for g in node.gpus):
+        yield NotApplicable("no GPU with NVLink in the input")
+        return
+    listed = [g for g in node.gpus if g.nvlinks_active is not None]
+    mig = [g.id for g in node.gpus if g.mig]
+    if mig:
+        yield Skip(f"{', '.join(mig)} in MIG mode: its NVLinks say nothing", partial=len(mig) < len(node.gpus))
+    if not listed and not full_mesh(node):
+        if not mig:
+            yield Skip("no nvidia-smi nvlink -s and no NVLink mesh in the matrix")
+        return
+    found: set[str] = set()
+    for gpu in listed:
+        finding = None if gpu.mig else _by_count(node, gpu, listed)
+        if finding is not None:
+            found.add(gpu.id)
+            yield finding
+    for short in short_gpus(node):
+        if short.gpu.id not in found and not short.gpu.mig:
+            yield _finding(node, short.gpu, short.links, short.full, short.evidence, _by_matrix_severity(short))
+
+
+def _may_have(gpu: Device) -> bool:
+    return gpu.part is None or gpu.part.nvlinks > 0 or gpu.nvlinks_active is not None
+
+
+def _by_count(node: Topology, gpu: Device, listed: list[Device]) -> Finding | None:
+    active = gpu.nvlinks_active or 0
+    equals = [e for e in equals_of(node, gpu) if e in listed and not e.mig]
+    best = max((e.nvlinks_active or 0 for e in equals), default=0)
+    board = gpu.part is not None and gpu.part.board in ("nvswitch", "mesh")
+    full = max(best, gpu.part.nvlinks if gpu.part and board else 0)
+    better = sum((e.nvlinks_active or 0) > active for e in equals)
+    if active >= full or (not board and (not enough(better, len(equals)) or active == 0)):
+        return None
+    if board and node.machine.virtual and not any(e.nvlinks_active for e in (gpu, *equals)):
+        return None
+    error = board and (better > 0 or not equals)
+    return _finding(node, gpu, active, full, _evidence(gpu), "error" if error else "warning")
+
+
+def _evidence(gpu: Device) -> Evidence | None:
+    down = next((p.line for p in gpu.nvlinks or () if p.active is False and p.line), None)
+    return down or gpu.nvlinks_none or next((p.line for p in gpu.nvlinks or () if p.line), None)
+
+
+def _by_matrix_severity(short: Short) -> Severity:
+    """All-zero from a matrix alone is a warning."""
+    return "error" if short.links else "warning"
+
+
+def _finding(node: Topology, gpu: Device, links: int, full: int, line: Evidence | None, severity: Severity) -> Finding:
+    down = [p.link for p in gpu.nvlinks or () if p.active is False]
+    which = f" (link {', '.join(map(str, down))} inactive)" if down and len(down) <= 4 else ""
+    equals = equals_of(node, gpu)
+    low = (full - links) / full
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity=severity,
+        subjects=(gpu.id,),
+        message=f"{gpu.id} has {links} of {full} NVLinks up{which}",
+        repair="Reset GPUs and NVSwitches or reboot; if the link stays down, replace GPU, baseboard or bridge",
+        evidence=(line,) if line else (),
+        expected_from="equals" if equals else "both ends",
+        price_kind="typical",
+        loss_range=(round(low, 4), staged_loss(gpu, full)),
+        covers=frozenset({gpu.id}),
+    )

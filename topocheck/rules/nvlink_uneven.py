@@ -1,0 +1,60 @@
+"""
+A pair of GPUs has fewer NVLinks than its equals, or a different number in each direction.
+
+Why it costs: a ring through the pair goes at the pace of the fewest links.
+
+Usual cause: one link of a bridge or board down, a badly seated bridge.
+
+Repair: reseat the bridge; on a board reset GPUs and NVSwitches; if it stays, replace.
+
+Silent when: only *which* pairs are bridged is in question, in cube meshes (NV1 beside NV2 by design), for GPUs in MIG
+mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
+from topocheck.graph import Topology
+from topocheck.nvlink import Uneven, full_mesh, staged_loss, uneven_pairs
+
+ID = "NVL002"
+NAME = "nvlink-uneven"
+
+
+def check(node: Topology) -> Iterator[Answer]:
+    """Pairs of the matrix against their equals and against their own other direction."""
+    if len(node.gpus) < 2:
+        yield NotApplicable("fewer than two GPUs")
+        return
+    if not node.has_matrix:
+        yield Skip("no nvidia-smi topo -m in the input")
+        return
+    if not any((c or "").startswith("NV") for c in node.classes.values()):
+        yield NotApplicable("no NVLink in the matrix")
+        return
+    for uneven in uneven_pairs(node):
+        yield _finding(node, uneven)
+
+
+def _finding(node: Topology, uneven: Uneven) -> Finding:
+    a, b, links, full, by_direction = uneven
+    board = full_mesh(node) is not None
+    severity: Severity = "error" if board and not by_direction else "warning"
+    what = f"NV{links}" if links else f"no NVLink ({node.pair_class(a.id, b.id)})"
+    than = "in one direction, in the other" if by_direction else "where its equals have"
+    lines = [line for x in (a, b) if (line := node.matrix_lines.get(x.id))]
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity=severity,
+        subjects=(a.id, b.id),
+        message=f"{a.id} and {b.id} have {what} {than} NV{full}",
+        repair="Reseat the bridge, or reset GPUs and NVSwitches; if it stays, replace bridge, GPU or baseboard",
+        evidence=tuple(lines[:1]),
+        expected_from="equals",
+        price_kind="typical",
+        loss_range=(round((full - links) / full, 4), staged_loss(a, full)),
+        covers=frozenset({a.id, b.id}),
+    )

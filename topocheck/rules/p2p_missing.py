@@ -1,0 +1,91 @@
+"""
+Two GPUs that meet on NVLink or in one PCIe switch cannot read or write each other's memory.
+
+Why it costs: copies between them are staged through host memory: 21 to 66 % slower on PCIe, about a tenth of NVLink.
+
+Usual cause: peer-to-peer disabled by a driver option (regkey), a chipset the driver does not trust, a fabric that is
+not up.
+
+Repair: remove the option that disables peer-to-peer (`nvidia-smi topo -p2p r` names the reason), update the driver.
+
+Silent when: `topo -p2p n` only; one of the two is in MIG mode, a vGPU or confidential; the pair crosses sockets;
+products that never have peer-to-peer (GeForce): info.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from topocheck.facts import Evidence
+from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
+from topocheck.graph import RANK, SWITCH_LOCAL, Device, Topology
+from topocheck.hardware.gpus import NVLINK_PAIR_STAGED_REMAINS
+
+ID = "P2P001"
+NAME = "p2p-missing"
+_PCIE_RANGE = (0.21, 0.66)  # prediction.md section 3, staged: 0.34-0.79 of the link remains
+_READ_WRITE = ("r", "w", "rw", None)
+_REASONS = {
+    "NS": "not supported", "GNS": "GPU not supported", "CNS": "chipset not supported", "TNS": "topology not supported",
+    "DR": "disabled by regkey", "U": "unknown to the driver",
+}  # fmt: skip
+
+
+def check(node: Topology) -> Iterator[Answer]:
+    """Read and write status of every pair that shares NVLink or a switch."""
+    if len(node.gpus) < 2:
+        yield NotApplicable("fewer than two GPUs")
+        return
+    if not any(m.capability in _READ_WRITE for m in node.p2p):
+        yield Skip("no nvidia-smi topo -p2p r or w in the input")
+        return
+    for a, b in combinations(node.gpus, 2):
+        bad = _status(node, a, b)
+        if bad is not None and not _exempt(a) and not _exempt(b) and _near(node, a, b):
+            yield _finding(node, a, b, *bad)
+
+
+def _status(node: Topology, a: Device, b: Device) -> tuple[str, Evidence | None] | None:
+    """The first read or write status that is not OK, with its row."""
+    for matrix in node.p2p:
+        if matrix.capability not in _READ_WRITE:
+            continue
+        for row, column in ((a, b), (b, a)):
+            cell = matrix.cells.get((row.id.upper(), column.id.upper()))
+            if cell is not None and cell not in ("OK", "X"):
+                return cell, matrix.lines.get(row.id.upper())
+    return None
+
+
+def _exempt(gpu: Device) -> bool:
+    return gpu.mig or bool(gpu.gpu and (gpu.gpu.vgpu or gpu.gpu.confidential))
+
+
+def _on_nvlink(node: Topology, a: Device, b: Device) -> bool:
+    return (node.pair_class(a.id, b.id) or "").startswith("NV")
+
+
+def _near(node: Topology, a: Device, b: Device) -> bool:
+    return _on_nvlink(node, a, b) or RANK[node.pcie_class(a.id, b.id)] <= SWITCH_LOCAL
+
+
+def _finding(node: Topology, a: Device, b: Device, status: str, line: Evidence | None) -> Finding:
+    nvlink = _on_nvlink(node, a, b)
+    board = bool(a.part and a.part.board == "nvswitch") or (nvlink and len(node.gpus) >= 8)
+    never = not nvlink and bool(a.part and a.part.no_p2p)
+    severity: Severity = "info" if never else "error" if nvlink and board else "warning"
+    path = node.pair_class(a.id, b.id)
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity=severity,
+        subjects=(a.id, b.id),
+        message=f"{a.id} and {b.id} have no peer-to-peer although they meet at {path} "
+        f"({_REASONS.get(status, status)}{', as this product never has' if never else ''})",
+        repair="Remove what disables peer-to-peer (driver option, chipset setting) and check nvidia-smi topo -p2p r",
+        evidence=(line,) if line else (),
+        price_kind="typical",
+        loss_range=(1 - NVLINK_PAIR_STAGED_REMAINS, 1 - NVLINK_PAIR_STAGED_REMAINS) if nvlink else _PCIE_RANGE,
+        covers=frozenset({a.id, b.id}),
+    )

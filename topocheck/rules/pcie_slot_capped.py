@@ -1,0 +1,135 @@
+"""
+A device could do more than the slot above it, or only one end of a link that runs low was read.
+
+Why it costs: the device's own lanes or generation stay unused; a 400 Gb/s NIC in a Gen4 slot gets about half.
+
+Usual cause: a slot wired or configured (BIOS) for less, a Gen4 riser or switch under a Gen5 card. Where the other end
+was not read the link may as well be degraded: both causes are named.
+
+Repair: move the card to a full slot, or accept it as built (a policy waiver says so); where the other end was not
+read, run `lspci -vv` as root on the whole machine.
+
+Silent when: the card is the limit; the platform is built so; an upstream port states less than its root port and all
+its devices (its own figure is then not believed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, equals_of
+from topocheck.graph import PcieLink, Topology
+from topocheck.hardware.pcie import gen_word
+from topocheck.judging import (
+    JudgedLink,
+    equal_links,
+    judged_links,
+    link_evidence,
+    link_scenarios,
+    link_words,
+    measurable,
+)
+from topocheck.patches import SetLink
+
+ID = "PCI003"
+NAME = "pcie-slot-capped"
+_ROUNDING_GTS = 0.1
+
+
+def check(node: Topology) -> Iterator[Answer]:
+    """What the upper end can against what the lower end can; low links whose upper end was not read."""
+    judged = judged_links(node)
+    read = [j for j in judged if measurable(j)]
+    if not judged:
+        yield (Skip("no PCIe link field in the input") if node.devices else NotApplicable("no GPU or compute NIC"))
+    elif len(read) < len(judged):
+        yield Skip(f"{len(read)} of {len(judged)} links read", partial=bool(read))
+    for j in read:
+        if _capped(j.link) and not _misstated(node, j):
+            yield _capped_finding(node, j)
+        elif _one_ended(j.link):
+            yield _unread_finding(node, j)
+
+
+def _capped(link: PcieLink) -> bool:
+    wider = link.max_width and link.a_max_width and link.a_max_width < link.max_width
+    faster = link.max_speed_gts and link.a_max_speed_gts and link.a_max_speed_gts < link.max_speed_gts - _ROUNDING_GTS
+    return bool(wider or faster) and not link.at_boot
+
+
+def _misstated(node: Topology, j: JudgedLink) -> bool:
+    """An upstream port whose stated maximum is below its root port and below all its devices."""
+    port = node.functions.get(j.link.a or "")
+    if port is None or port.port_type != "downstream":
+        return False
+    upstream = node.functions.get(node.parents.get(port.bdf, ""))
+    link = node.links.get(upstream.bdf) if upstream else None
+    if upstream is None or link is None or not upstream.max_speed_gts:
+        return False
+    below = [x for d in j.users if (x := node.links.get(d.bdf or d.id))]
+    return (link.a_max_speed_gts or 0.0) > upstream.max_speed_gts and all(
+        (x.max_speed_gts or 0.0) > upstream.max_speed_gts for x in below
+    )
+
+
+def _one_ended(link: PcieLink) -> bool:
+    """Runs below what its own end can, the other end not read; speed counts only where sleep is ruled out."""
+    if link.can_width is None and link.max_width and (link.width or 0) < link.max_width:
+        return True
+    slow = link.max_speed_gts and (link.speed_gts or 0.0) < link.max_speed_gts - _ROUNDING_GTS
+    return bool(link.can_speed_gts is None and slow and not link.asleep)
+
+
+def _alike(node: Topology, j: JudgedLink) -> bool:
+    """Whether all equals are capped the same way; a single device has no equal that is better."""
+    links = equal_links(node, j)
+    mine = (j.link.a_max_speed_gts, j.link.a_max_width)
+    return all((x.a_max_speed_gts, x.a_max_width) == mine for x in links)
+
+
+def _capped_finding(node: Topology, j: JudgedLink) -> Finding:
+    link = j.link
+    severity: Severity = "info" if _alike(node, j) else "warning"
+    slot = f"{gen_word(link.a_max_speed_gts or 0)} x{link.a_max_width or link.width}"
+    device = f"{gen_word(link.max_speed_gts or 0)} x{link.max_width or link.width}"
+    others = len(equals_of(node, j.owner)) if j.owner else 0
+    peers = "" if severity == "warning" or not others else f", as all {others + 1} of its kind"
+    unlike = ", unlike its equals" if severity == "warning" else ""
+    evidence = [x for key in ("a LnkCap", "LnkCap", "smi gen") if (x := link.lines.get(key))]
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity=severity,
+        subjects=(j.subject,),
+        message=f"{j.subject} can PCIe {device}, {link.a or 'the host'} above it only {slot}{peers}{unlike}",
+        repair="Move the card to a slot that can as much, or waive it as built",
+        evidence=tuple(evidence),
+        expected_from="equals" if severity == "warning" else "both ends",
+        patches=(SetLink(link.id, speed_gts=link.max_speed_gts, width=link.max_width or link.width),),
+        scenarios=link_scenarios(node, j),
+        price_kind="computed",
+        covers=frozenset({link.id}),
+    )
+
+
+def _unread_finding(node: Topology, j: JudgedLink) -> Finding:
+    link = j.link
+    can = f"{gen_word(link.max_speed_gts or 0)} x{link.max_width}"
+    seen = "at boot" if link.at_boot else "now"
+    field = "width" if (link.width or 0) < (link.max_width or 0) else "gen"
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity="warning",
+        confidence="low",
+        subjects=(j.subject,),
+        message=f"{j.subject} runs {link_words(link)} {seen} and can {can}: degraded or capped, not known, "
+        f"the other end was not read",
+        repair="Run lspci -vv as root on the whole machine: reseat if both ends can more, else move the card",
+        evidence=link_evidence(link, field),
+        expected_from="its own capability",
+        patches=(SetLink(link.id, speed_gts=link.max_speed_gts, width=link.max_width),),
+        scenarios=link_scenarios(node, j),
+        price_kind="computed",
+        covers=frozenset({link.id}),
+    )

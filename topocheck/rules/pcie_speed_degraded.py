@@ -1,0 +1,90 @@
+"""
+A PCIe link runs at a lower speed than both its ends can, or the port above is told to hold it there.
+
+Why it costs: a generation lower is half the bandwidth of every byte in or out of the device.
+
+Usual cause: signal trouble (riser, cable, retimer), a link that fell back after errors, a speed set in the BIOS slot
+setup or by setpci (Target Link Speed of the port).
+
+Repair: retrain the link; if it falls back again, reseat or swap riser and card; set the slot's speed to Auto in
+the BIOS.
+
+Silent when: the GPU's link is asleep (its P-state says so, or it is a part that sleeps at 2.5 or 5 GT/s and full
+width); the card is the limit; the function is virtual; the bridge is emulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topocheck.facts import Evidence
+from topocheck.finding import Answer, Finding, NotApplicable, Skip
+from topocheck.graph import PcieLink, Topology
+from topocheck.hardware.pcie import gen_word
+from topocheck.judging import (
+    JudgedLink,
+    equal_links,
+    judged_links,
+    link_evidence,
+    link_scenarios,
+    link_words,
+    measurable,
+    severity_by_equals,
+)
+from topocheck.patches import SetLink
+
+ID = "PCI002"
+NAME = "pcie-speed-degraded"
+_ROUNDING_GTS = 0.1
+
+
+def check(node: Topology) -> Iterator[Answer]:
+    """Speed now, and the port's target speed, against what both ends can, link by link."""
+    judged = judged_links(node)
+    read = [j for j in judged if measurable(j) and j.link.can_speed_gts and not j.link.at_boot]
+    awake = [j for j in read if not j.link.asleep]
+    if not judged:
+        yield (Skip("no PCIe link field in the input") if node.devices else NotApplicable("no GPU or compute NIC"))
+    elif len(awake) < len(judged):
+        asleep = f", {len(read) - len(awake)} asleep" if len(awake) < len(read) else ""
+        yield Skip(f"{len(awake)} of {len(judged)} links read at both ends and awake{asleep}", partial=bool(awake))
+    for j in read:
+        can = (j.link.can_speed_gts or 0.0) - _ROUNDING_GTS
+        if not j.link.asleep and (j.link.speed_gts or 0.0) < can:
+            yield _finding(node, j, held=_held(j.link, can))
+        elif (j.link.target_speed_gts or 99.0) < can:
+            yield _finding(node, j, held=True)
+
+
+def _held(link: PcieLink, can: float) -> bool:
+    return (link.target_speed_gts or 99.0) < can
+
+
+def _finding(node: Topology, j: JudgedLink, *, held: bool) -> Finding:
+    link, can = j.link, j.link.can_speed_gts or 0.0
+    equals = equal_links(node, j)
+    severity, better = severity_by_equals(equals, lambda x: (x.speed_gts or 0.0) > (link.speed_gts or 0.0))
+    why = f"; Target Link Speed of {link.a} is {link.target_speed_gts:g} GT/s" if held else ""
+    peers = f", {better} of {len(equals)} equals run faster" if better else ""
+    where = f"(link of {link.b}{why})"
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity=severity if not link.asleep else "warning",
+        subjects=(j.subject,),
+        message=f"{j.subject} runs {link_words(link)} where both ends can {gen_word(can)} {where}{peers}",
+        repair="Set the slot's link speed to Auto (BIOS, Target Link Speed) and retrain"
+        if held
+        else "Retrain; if it falls back again, reseat or swap riser and card, and check the slot's speed in the BIOS",
+        evidence=_evidence(link, held),
+        expected_from="both ends",
+        patches=(SetLink(link.id, speed_gts=can),),
+        scenarios=link_scenarios(node, j),
+        price_kind="computed",
+        covers=frozenset({link.id}),
+    )
+
+
+def _evidence(link: PcieLink, held: bool) -> tuple[Evidence, ...]:
+    target = link.lines.get("a LnkCtl2") if held else None
+    return (*link_evidence(link, "gen"), *((target,) if target else ()))

@@ -1,0 +1,71 @@
+"""
+A PCIe link runs with fewer lanes than both its ends can.
+
+Why it costs: every byte in or out of the device crosses this link; half the lanes are half the bandwidth, and an
+inter-node ring goes at the pace of its slowest NIC.
+
+Usual cause: a riser, cable or card not seated, a dirty connector, a failing lane, a bifurcated slot.
+
+Repair: reseat the card or riser and let the link retrain; if it stays narrow, swap the riser, then the card.
+
+Silent when: the card or the slot has no more lanes by design (PCI003 speaks of slots), the function is virtual, the
+bridge is emulated, or the GPU talks to its CPU over C2C. The word "(downgraded)" proves nothing: numbers at both ends
+are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topocheck.finding import Answer, Finding, NotApplicable, Skip
+from topocheck.graph import Topology
+from topocheck.judging import (
+    JudgedLink,
+    equal_links,
+    judged_links,
+    link_evidence,
+    link_scenarios,
+    link_words,
+    measurable,
+    severity_by_equals,
+)
+from topocheck.patches import SetLink
+
+ID = "PCI001"
+NAME = "pcie-width-degraded"
+
+
+def check(node: Topology) -> Iterator[Answer]:
+    """Width now against what both ends can, link by link."""
+    judged = judged_links(node)
+    read = [j for j in judged if measurable(j) and j.link.can_width and not j.link.at_boot]
+    if not judged:
+        yield (Skip("no PCIe link field in the input") if node.devices else NotApplicable("no GPU or compute NIC"))
+    elif len(read) < len(judged):
+        yield Skip(f"{len(read)} of {len(judged)} links read at both ends", partial=bool(read))
+    for j in read:
+        if (j.link.width or 0) < (j.link.can_width or 0):
+            yield _finding(node, j)
+
+
+def _finding(node: Topology, j: JudgedLink) -> Finding:
+    link, can = j.link, j.link.can_width or 0
+    equals = equal_links(node, j)
+    severity, better = severity_by_equals(equals, lambda x: (x.width or 0) > (link.width or 0))
+    seen = "asleep now; " if link.asleep else ""
+    peers = f", {better} of {len(equals)} equals run wider" if better else ""
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity="warning" if link.asleep else severity,
+        subjects=(j.subject,),
+        message=f"{j.subject} runs {link_words(link)} where both ends can x{can} ({seen}link of {link.b}){peers}",
+        repair="Reseat the card, riser or cable and retrain; if it stays narrow, swap riser, then card",
+        evidence=link_evidence(link, "width"),
+        confidence="medium" if link.asleep else "high",
+        expected_from="both ends",
+        patches=(SetLink(link.id, width=can),),
+        scenarios=link_scenarios(node, j),
+        price_kind="computed",
+        covers=frozenset({link.id}),
+    )

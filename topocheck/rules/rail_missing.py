@@ -1,0 +1,61 @@
+"""
+GPUs have no compute NIC of their own while at least half have one.
+
+Why it costs: they share the others' NICs over the CPU: fewer NICs for the node, and no rail for those GPUs.
+
+Usual cause: a node built with half of its NICs, or a container given half.
+
+Repair: add the missing NICs under these GPUs' switches, or run jobs on the GPUs that have one.
+
+Silent when: fewer than half have one; GPUs share a NIC on their switch by design; a port is down (NET001) or a card
+gone (NET005): these speak first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topocheck.finding import Answer, Finding, NotApplicable
+from topocheck.graph import Topology
+from topocheck.model import Scenario
+from topocheck.nearness import Service, flat_tree, row_of, services, why_not
+from topocheck.patches import AddNic
+
+ID = "RAIL003"
+NAME = "rail-missing"
+
+
+def check(node: Topology) -> Iterator[Answer]:
+    """GPUs without a compute NIC on their switch, own or shared, while half have their own."""
+    reason = why_not(node) or ("one compute NIC" if len(node.compute_nics) < 2 else None)
+    if reason or flat_tree(node) or all(n.efa for n in node.compute_nics):
+        yield NotApplicable(reason or "no rails in this kind of node")
+        return
+    served = [s for s in services(node) if not (s.gpu.part and s.gpu.part.c2c)]
+    if len(node.compute_nics) >= len(node.gpus):
+        return
+    with_own = [s for s in served if s.local and s.own]
+    without = [s for s in served if not s.local and not s.own]
+    if without and 2 * len(with_own) >= len(node.gpus):
+        yield _finding(node, without, len(with_own))
+
+
+def _finding(node: Topology, without: list[Service], with_own: int) -> Finding:
+    gpus = tuple(s.gpu.id for s in without)
+    one = len(gpus) == 1
+    like = node.compute_nics[0].id
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity="warning",
+        subjects=gpus,
+        message=f"{', '.join(gpus)} {'has' if one else 'have'} no compute NIC on {'its' if one else 'their'} switch, "
+        f"{with_own} GPUs have one",
+        repair="Add NICs under these GPUs' switches, or give jobs the GPUs that have one",
+        evidence=tuple(line for s in without for line in row_of(node, s.gpu)),
+        expected_from="equals",
+        patches=tuple(AddNic(gpu, like) for gpu in gpus),
+        scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", g) for g in gpus)),
+        price_kind="computed",
+        covers=frozenset(gpus),
+    )
