@@ -2,13 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-DEMO ?= $(firstword $(sort $(wildcard fixtures/nodes/*/)))
+NODE ?= hgx-h100
+FAULT ?= mlx5_3-x8
 SHARED ?= ../shared
 
 .PHONY: help setup demo test lint score soak clean
 
 help:
-	@echo "make demo   diagnose a captured node (DEMO=fixtures/nodes/NAME/)"
+	@echo "make demo   diagnose one of our nodes with a fault in it (NODE=, FAULT=: fixtures/nodes/NODE/edits.toml)"
 	@echo "make test   the tests (ARGS='-k name' for some of them)"
 	@echo "make lint   ruff and mypy"
 	@echo "make score  what the real captures say, where $(SHARED)/score is there"
@@ -23,7 +24,9 @@ $(READY): pyproject.toml
 
 # A failed node is what the demo shows: its exit code 1 is no failure of the demo.
 demo: $(READY)
-	$(BIN)/topocheck node --from $(DEMO) || test $$? -eq 1
+	@rm -rf .venv/demo && mkdir .venv/demo
+	@PYTHONPATH=tests $(BIN)/python -c "import nodes; nodes.apply('$(NODE)', nodes.edit('$(NODE)', '$(FAULT)'), nodes.Path('.venv/demo'))"
+	$(BIN)/topocheck node --from .venv/demo/capture || test $$? -eq 1
 
 test: $(READY)
 	$(BIN)/python -m pytest $(ARGS)
