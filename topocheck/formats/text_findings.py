@@ -10,6 +10,7 @@ from topocheck.report import Report
 _GROUP_FROM = 3  # findings of one rule that share one entry
 _FULL_ENTRIES = 4  # entries with evidence and repair; of what follows only the message
 _NOTES = 6  # lines of info
+_MESSAGE_LINES, _REPAIR_LINES = 4, 3  # more is for -v
 
 
 def findings_in_short(screen: Screen, report: Report) -> None:
@@ -30,7 +31,7 @@ def findings_in_full(screen: Screen, report: Report) -> None:
     """Every finding with all its evidence, its price in detail, and what follows from it."""
     for finding in report.findings:
         screen.blank()
-        indent = _message(screen, finding, finding.message)
+        indent = _message(screen, finding)
         for evidence in finding.evidence:
             screen.wrapped(indent, (_evidence(evidence), "dim"))
         if finding.repair:
@@ -60,7 +61,7 @@ def _grouped(findings: list[Finding]) -> list[list[Finding]]:
 def _entry(screen: Screen, like: list[Finding], *, full: bool) -> None:
     """One finding, or the worst of its like and who else."""
     finding = like[0]
-    indent = _message(screen, finding, finding.message)
+    indent = _message(screen, finding, most=_MESSAGE_LINES)
     if len(like) > 1:
         others = [" ".join(f.subjects) or f.message for f in like[1:]]
         screen.listed(f"{indent}and {len(others)} more: ", others, most=2)
@@ -68,13 +69,13 @@ def _entry(screen: Screen, like: list[Finding], *, full: bool) -> None:
         for evidence in finding.evidence[:1]:
             screen.line(indent, (_evidence(evidence), "dim"))
         if finding.repair:
-            screen.wrapped(indent, finding.repair)
+            screen.wrapped(indent, finding.repair, most=_REPAIR_LINES)
 
 
-def _message(screen: Screen, finding: Finding, message: str) -> str:
+def _message(screen: Screen, finding: Finding, *, most: int | None = None) -> str:
     """Mark, rule and message; the indent of what stands below."""
     head = f" {_mark(finding)} {finding.rule} "
-    screen.wrapped((head, _style(finding)), message)
+    screen.wrapped((head, _style(finding)), finding.message, most=most)
     return " " * min(screen.cells(head), screen.width // 4)
 
 
