@@ -76,16 +76,9 @@ def node(
 @click.argument("rule", required=False, metavar="[ID]")
 def rules(rule: str | None) -> int:
     """List the rules, or explain one: what is wrong, why it costs, what to do."""
-    from topocheck.rules import ALL
+    from topocheck.rules import explain, listing
 
-    if rule is None:
-        to_stdout("".join(f"{each.ID}  {each.NAME:<28}  {_first_line(each.__doc__)}\n" for each in ALL))
-        return 0
-    wanted = rule.upper()
-    found = next((each for each in ALL if wanted in (each.ID, each.NAME.upper())), None)
-    if found is None:
-        raise UsageError(f"{rule}: no such rule: `topocheck rules` lists them")
-    to_stdout(f"{found.ID} {found.NAME}\n\n{(found.__doc__ or '').strip()}\n")
+    to_stdout(listing() if rule is None else explain(rule))
     return 0
 
 
@@ -124,10 +117,6 @@ def _asked_style(arguments: list[str]) -> Style:
     words = [word for argument in arguments for word in argument.split("=", 1)]
     named = [value for flag, value in pairwise(words) if flag == "--exit-style"]
     return next((style for style in STYLES if style in named), "plain")
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]
 
 
 def _words(options: tuple[str, ...]) -> tuple[str, ...]:
