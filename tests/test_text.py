@@ -33,7 +33,7 @@ driver 580.95.05  kernel 6.8.0  fabric 8/8
  6   cb  5.0x16 18/18  1    mlx5_8 cc  5.0x16   PIX   400 Active 49.0
  7   db  5.0x16 18/18  1    mlx5_9 dc  5.0x16   PIX   400 Active 49.0
  storage  mlx5_4 200 Active · mlx5_5 200 Active
- not seen: lspci was run without root: ACS not shown; kernel log needs root
+ not seen: lspci was run without root: ACS not shown · kernel log needs root
 """
 
 
@@ -214,6 +214,26 @@ def test_what_nobody_read_is_left_out_or_a_question_mark():
         " 0   19  5.0x16 0    mlx5_0 1a  5.0x16 PIX   400 Active",
         " 1   3b  ?      0    mlx5_1 3c  5.0x16 PIX   400 Active",
     ]
+
+
+def test_not_seen_names_what_is_missing_and_counts_the_rest():
+    reasons = ["no PCIe link field in the input"] * 3 + [f"no output {i} of a tool in the input" for i in range(9)]
+    report = replace(HEALTHY, skipped=tuple(Skipped(f"PCI00{i % 9}", False, why) for i, why in enumerate(reasons)))
+    assert screen(report).splitlines()[-2:] == [
+        " not seen: PCIe link field · output 0 of a tool · output 1 of a tool · output 2",
+        "           of a tool · output 3 of a tool · output 4 of a tool +4",
+    ]
+
+
+def test_models_are_called_by_their_common_name():
+    for model, name in (
+        ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
+        ("NVIDIA Corporation GH100 [H100 SXM5]", "H100 SXM5"),
+    ):
+        report = replace(HEALTHY, platform=None, devices=(replace(GPUS[0], model=model), *NICS))
+        assert screen(report).splitlines()[0].startswith(f"{name} · 1 GPU · 8 compute NICs")
+    mixed = replace(HEALTHY, platform=None, devices=(*GPUS[:2], replace(GPUS[2], model="NVIDIA L4")))
+    assert screen(mixed).splitlines()[0].startswith("H100 80GB HBM3 and 1 other model · 3 GPUs · no NIC")
 
 
 def test_narrow_screens_keep_what_matters():

@@ -31,7 +31,8 @@ def render(report: Report, *, verbose: bool, width: int, color: bool, ascii: boo
     if verbose:
         more(screen, report)
     elif reasons := _reasons(report):
-        screen.wrapped(" not seen: ", "; ".join(reasons), most=2)
+        unseen = [reason.removeprefix("no ").removesuffix(" in the input") for reason in reasons]
+        screen.listed(" not seen: ", unseen, most=2)
     return screen.text()
 
 
@@ -59,7 +60,9 @@ def _models(gpus: list[Device]) -> str:
     models = Counter(gpu.model for gpu in gpus if gpu.model)
     if not models:
         return ""
-    common = models.most_common(1)[0][0]
+    common = models.most_common(1)[0][0].removeprefix("NVIDIA ").removeprefix("Corporation ")
+    if common.endswith("]"):
+        common = common.split("[")[-1].rstrip("]")  # lspci: "NVIDIA Corporation GH100 [H100 SXM5 80GB]"
     return common if len(models) == 1 else f"{common} and {counted(len(models) - 1, 'other model')}"
 
 

@@ -10,7 +10,7 @@ from topocheck.report import Report
 _GROUP_FROM = 3  # findings of one rule that share one entry
 _FULL_ENTRIES = 4  # entries with evidence and repair; of what follows only the message
 _NOTES = 6  # lines of info
-_MESSAGE_LINES, _REPAIR_LINES = 4, 3  # more is for -v
+_MESSAGE_LINES, _EVIDENCE_LINES, _REPAIR_LINES = 4, 2, 3  # more is for -v
 
 
 def findings_in_short(screen: Screen, report: Report) -> None:
@@ -67,7 +67,7 @@ def _entry(screen: Screen, like: list[Finding], *, full: bool) -> None:
         screen.listed(f"{indent}and {len(others)} more: ", others, most=2)
     if full:
         for evidence in finding.evidence[:1]:
-            screen.line(indent, (_evidence(evidence), "dim"))
+            screen.wrapped(indent, (_evidence(evidence), "dim"), most=_EVIDENCE_LINES)
         if finding.repair:
             screen.wrapped(indent, finding.repair, most=_REPAIR_LINES)
 
