@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-MAX_CPU = 65535  # far above NR_CPUS of any kernel: a larger number is not a CPU
+MAX_CPU = 8191  # the largest NR_CPUS a kernel is built with: a larger number is no CPU
 
-_PART = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?")
+_PART = re.compile(r"(\d{1,5})(?:-(\d{1,5})(?::(\d{1,5}))?)?")
 
 
 def parse_cpus(text: str) -> frozenset[int] | None:

@@ -115,6 +115,7 @@ def _bandwidth(line: Line) -> Iterator[Fact]:
             float(capable_speed),
             int(capable_width),
             evidence,
+            driver=_printed_by(line.text, bdf),
         )
 
 
@@ -131,6 +132,12 @@ def _aer(line: Line) -> Iterator[Fact]:
 def _iommu_fault(line: Line) -> Iterator[Fact]:
     if match := _DMAR.search(line.text) or _AMD_FAULT.search(line.text):
         yield _event("iommu-fault", line, next(filter(None, match.groups()), None))
+
+
+def _printed_by(text: str, bdf: str) -> str | None:
+    """ "mlx5_core" of "mlx5_core 0000:9c:00.0: …"; None where the line begins with the address."""
+    before = text[: text.find(bdf)].split()
+    return before[-1] if before and re.fullmatch(r"[a-z][\w-]*", before[-1]) else None
 
 
 def _driver(line: Line) -> Iterator[Fact]:

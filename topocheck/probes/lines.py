@@ -27,13 +27,14 @@ class Line(NamedTuple):
 
 
 def lines(text: str) -> Iterator[Line]:
-    """Every line of the text."""
+    """Every line of the text that is not blank."""
     start, number = 0, 0
     while start < len(text):
         number += 1
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
-        yield _line(text, start, end, number)
+        if end > start and (line := _line(text, start, end, number)).text:
+            yield line
         start = end + 1
 
 

@@ -32,12 +32,12 @@ PATHS: tuple[str, ...] = ()
 NAME = r"lscpu"
 
 _SUMMARY = (
-    r"NUMA[ -]\D{1,12}\d{1,5} CPU(?:\(s\))?[ \t]*[:：]"
+    r"NUMA[ -]\D{1,12}\d{1,4} CPU(?:\(s\))?[ \t]*[:：]"
     r"|(?:Socket|Core)\(s\)(?: per socket)?:[ \t]+[\d-]|On-line CPU\(s\) list:"
 )
 _TABLE_HEADER = r"(?:# )?CPU[ ,]+(?:[A-Z0-9a-z:]+[ ,]+){0,12}?(?:NODE|SOCKET|Node|Socket)\b"
 _SNIFF = re.compile(rf"^[^\S\n]*(?:{_SUMMARY}|{_TABLE_HEADER})", re.MULTILINE)
-_NODE = re.compile(r"NUMA[ -]\D{1,12}(\d{1,5}) CPU(?:\(s\))?\s*[:：]\s*(.*)")
+_NODE = re.compile(r"NUMA[ -]\D{1,12}(\d{1,4}) CPU(?:\(s\))?\s*[:：]\s*(.*)")
 _HEADER = re.compile(_TABLE_HEADER)
 _KEYS = ("Architecture", "Model name", "Hypervisor vendor", "Virtualization type", "Socket(s)", "CPU(s)")
 

@@ -32,19 +32,19 @@ PATHS: tuple[str, ...] = ()
 NAME = r"numactl(?!.{0,40}-{1,2}s(?:how)?\b)"
 
 _SNIFF = re.compile(
-    r"^[^\S\n]*(?:available: \d{1,5} nodes? \(|node \d{1,5} (?:cpus:|size: \d)|node distances:)", re.MULTILINE
+    r"^[^\S\n]*(?:available: \d{1,5} nodes? \(|node \d{1,4} (?:cpus:|size: \d)|node distances:)", re.MULTILINE
 )
 _AVAILABLE = re.compile(r"available: \d+ nodes? \(([\d,\- ]*)\)")
-_NODE = re.compile(r"node (\d{1,5}) (cpus|size|free):\s*(.*)")
+_NODE = re.compile(r"node (\d{1,4}) (cpus|size|free):\s*(.*)")
 _HEADER = re.compile(r"node((?:\s+\d{1,5})+)$")
-_ROW = re.compile(r"(\d{1,5}):((?:\s+\d{1,5})+)$")
+_ROW = re.compile(r"(\d{1,4}):((?:\s+\d{1,5})+)$")
 _MORE_CPUS = re.compile(r"[\d\s,-]+(?:\.{3})?$")
 _MORE_DISTANCES = re.compile(r"[\d\s]+$")
 
 
 @dataclass
 class _Node:
-    cpus: str | None = None
+    cpus: list[str] | None = None  # as printed, a part a line
     memory_mib: float | None = None
     distances: list[int] = field(default_factory=list)
 
@@ -79,7 +79,7 @@ class _Reader:
     def _field(self, node: _Node, name: str, value: str) -> None:
         self.open = None
         if name == "cpus" and node.cpus is None:
-            node.cpus, self.open, self.in_cpus = value, node, True
+            node.cpus, self.open, self.in_cpus = [value], node, True
         elif name == "size" and node.memory_mib is None and (size := value.split()) and size[0].isdecimal():
             node.memory_mib = float(size[0][:12])
 
@@ -87,8 +87,8 @@ class _Reader:
         """A line that goes on with the list above it, else the end of that list."""
         if self.open is None or not (_MORE_CPUS if self.in_cpus else _MORE_DISTANCES).match(text):
             self.open = None
-        elif self.in_cpus:
-            self.open.cpus = f"{self.open.cpus} {text}"
+        elif self.in_cpus and self.open.cpus is not None:
+            self.open.cpus.append(text)
         elif len(self.open.distances) < len(self.order):
             self.open.distances += [int(n) for n in text.split()]
 
@@ -105,7 +105,7 @@ def parse(text: str) -> Iterable[Fact]:
         reader.take(line)
     order = reader.order or sorted(reader.nodes)
     for number, node in sorted(reader.nodes.items()):
-        cpus = None if node.cpus is None else kernel_form(node.cpus)
+        cpus = None if node.cpus is None else kernel_form(" ".join(node.cpus))
         if node.cpus is not None and cpus is None:
             yield Gap(INPUT, f"the list of CPUs of node {number} is cut")
         distances = tuple(zip(order, node.distances, strict=True)) if len(node.distances) == len(order) else ()
