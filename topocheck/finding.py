@@ -64,6 +64,7 @@ class Finding:
     covers: frozenset[str] = frozenset()
     follows: tuple[str, ...] = ()
     price: Price | None = None
+    alike: str | None = None  # the message without its subject: findings that share it are told as one
     waived: bool = False
     readings: int = 1
 

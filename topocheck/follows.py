@@ -37,4 +37,26 @@ def fold(findings: list[Finding]) -> list[Finding]:
             for f in standing
             if id(f) not in gone
         ]
-    return standing
+    return _told_as_one(standing)
+
+
+def _told_as_one(findings: list[Finding]) -> list[Finding]:
+    """Findings of one rule that say the same of several devices become one, with all devices as subjects."""
+    told: dict[tuple[object, ...], Finding] = {}
+    for finding in findings:
+        key = (finding.rule, finding.severity, finding.alike) if finding.alike else (id(finding),)
+        if key not in told:
+            told[key] = finding
+            continue
+        first = told[key]
+        subjects = (*first.subjects, *finding.subjects)
+        told[key] = replace(
+            first,
+            subjects=subjects,
+            message=f"{', '.join(subjects)}: {finding.alike}",
+            evidence=(*first.evidence, *finding.evidence),
+            patches=(*first.patches, *finding.patches),
+            covers=first.covers | finding.covers,
+            follows=(*first.follows, *finding.follows),
+        )
+    return list(told.values())

@@ -55,6 +55,7 @@ class Device:
     card: str | None = None  # what the functions of one card share
     device_type: str | None = None  # "MT4129"
     efa: bool = False
+    iwarp: bool = False
     ports: tuple[RdmaPort, ...] = ()
     lines: Lines = field(default_factory=dict)
 

@@ -102,5 +102,4 @@ def staged_loss(gpu: Device, full: int) -> float:
     """The upper end of a loss: what is lost when the traffic falls to a staged PCIe path."""
     by_gen = {5: 32.0, 4: 32.0, 3: 16.0}
     speed = by_gen.get(gpu.part.nvlink_gen if gpu.part else 4, 8.0)
-    staged = pcie.achievable_gb_per_s(speed, 16) * pcie.STAGED
-    return round(1 - staged / gpu_figures.nvlink_achievable_gb_per_s(full, gpu.part), 3)
+    return round(1 - pcie.staged_gb_per_s(speed, 16) / gpu_figures.nvlink_achievable_gb_per_s(full, gpu.part), 3)

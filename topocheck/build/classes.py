@@ -76,7 +76,7 @@ def tree_class(
     if any(x.port_type for x in crossed):
         switches = sum(x.port_type == "upstream" for x in crossed)
     else:
-        switches = max(up_a.index(meet), up_b.index(meet))
+        switches = (max(up_a.index(meet), up_b.index(meet)) + 1) // 2  # a switch is a downstream and an upstream port
     return "PIX" if switches <= 1 else "PXB"
 
 

@@ -26,7 +26,12 @@ def gpus_of(said: Said, functions: Mapping[str, PciFunction]) -> list[Device]:
         return [_device(f"gpu{i}", None, f, None) for i, f in enumerate(on_bus)]
     tied = _tie(states, on_bus, said)
     devices = [_device(f"gpu{i}", state, tied.get(i), nvlinks.get(i)) for i, state in sorted(states.items())]
-    return devices + _lost(said.gpus, devices, functions)
+    return sorted(devices + _lost(said.gpus, devices, on_bus), key=_number)
+
+
+def _number(gpu: Device) -> tuple[int, str]:
+    number = gpu.id.removeprefix("gpu")
+    return (int(number) if number.isdigit() else 1 << 30, gpu.id)
 
 
 def _states_by_index(said: Said) -> dict[int, GpuState]:
@@ -84,7 +89,8 @@ def _tie(states: Mapping[int, GpuState], on_bus: list[PciFunction], said: Said) 
     by_bdf = {f.bdf: f for f in on_bus}
     tied = {i: by_bdf[s.bdf] for i, s in states.items() if s.bdf and s.bdf in by_bdf}
     loose = sorted(i for i, s in states.items() if s.bdf is None)
-    free = [f for f in on_bus if f.bdf not in {t.bdf for t in tied.values()}]
+    lost = {s.bdf for s in said.gpus if s.lost and s.index is None}
+    free = [f for f in on_bus if f.bdf not in {t.bdf for t in tied.values()} | lost and not f.dead]
     if not loose or not free:
         return tied
     if len(loose) == len(free):
@@ -129,11 +135,14 @@ def pci_id_of(pci: PciFunction) -> str | None:
     return f"{pci.vendor_id}:{pci.device_id}" if pci.vendor_id and pci.device_id else None
 
 
-def _lost(states: list[GpuState], devices: list[Device], functions: Mapping[str, PciFunction]) -> list[Device]:
-    """GPUs the driver calls lost by their BDF only: they keep the BDF as their id."""
+def _lost(states: list[GpuState], devices: list[Device], on_bus: list[PciFunction]) -> list[Device]:
+    """GPUs the driver calls lost by their BDF only, and dead functions it does not list. Their numbers are those
+    missing from nvidia-smi's count, in ascending order; where as many are not missing the BDF stays their id."""
     known = {d.bdf for d in devices}
-    lost: dict[str, Device] = {}
-    for state in states:
-        if state.lost and state.index is None and state.bdf and state.bdf not in known:
-            lost[state.bdf] = replace(_device(state.bdf, state, functions.get(state.bdf), None), id=state.bdf)
-    return [lost[bdf] for bdf in sorted(lost)]
+    functions = {f.bdf: f for f in on_bus}
+    lost: dict[str, GpuState | None] = {f.bdf: None for f in on_bus if f.dead and f.bdf not in known}
+    lost |= {s.bdf: s for s in states if s.lost and s.index is None and s.bdf and s.bdf not in known}
+    numbers = [int(d.id.removeprefix("gpu")) for d in devices]
+    holes = sorted(set(range(max(numbers, default=-1) + 1)) - set(numbers))
+    ids = [f"gpu{i}" for i in holes] if len(holes) == len(lost) else sorted(lost)
+    return [_device(id_, lost[bdf], functions.get(bdf), None) for id_, bdf in zip(ids, sorted(lost), strict=True)]

@@ -102,16 +102,47 @@ def _tie(
     free = [f for f in on_bus.values() if f.bdf not in taken]
     if not loose or not free:
         return tied
+    in_order = _in_order(loose, named, free)
+    if in_order is None:
+        said.gaps.append(
+            Gap(free[0].witness, f"{len(free)} NIC functions, {len(loose)} RDMA devices: not known which is which")
+        )
+        return tied
+    said.assumptions.append(
+        f"{len(loose)} RDMA devices and PCI functions are tied in ascending order: no input names both"
+    )
+    return tied | in_order
+
+
+def _in_order(
+    loose: list[str], named: Mapping[str, RdmaDevice], free: list[PciFunction]
+) -> dict[str, PciFunction] | None:
+    """Names and functions in ascending order, type by type where every name has one ("MT4129" is device id 0x1021 in
+    decimal), else all together; with virtual functions or without them; None if no way makes the numbers agree."""
     physical = [f for f in free if not is_vf(f)]
     for pool in (free, physical):
+        by_type = _by_type(loose, named, pool)
+        if by_type is not None:
+            return by_type
+    for pool in (free, physical):
         if len(pool) == len(loose):
-            said.assumptions.append(
-                f"{len(loose)} RDMA devices and PCI functions are tied in ascending order: no input names both"
-            )
-            return tied | dict(zip(loose, pool, strict=True))
-    said.gaps.append(
-        Gap(free[0].witness, f"{len(free)} NIC functions, {len(loose)} RDMA devices: not known which is which")
-    )
+            return dict(zip(loose, pool, strict=True))
+    return None
+
+
+def _by_type(
+    loose: list[str], named: Mapping[str, RdmaDevice], pool: list[PciFunction]
+) -> dict[str, PciFunction] | None:
+    tied: dict[str, PciFunction] = {}
+    for model in {named[n].model for n in loose}:
+        number = re.fullmatch(r"MT(\d+)", model or "")
+        if number is None:
+            return None
+        names = [n for n in loose if named[n].model == model]
+        functions = [f for f in pool if f.device_id == f"{int(number[1]):04x}"]
+        if len(names) != len(functions):
+            return None
+        tied |= dict(zip(names, functions, strict=True))
     return tied
 
 
@@ -149,6 +180,7 @@ def _device(id_: str, rdma: RdmaDevice | None, pci: PciFunction | None) -> Devic
         card=_card(id_, rdma, pci),
         device_type=rdma.model if rdma else None,
         efa=bool(rdma and rdma.efa) or bool(pci and pci.vendor_id == "1d0f"),
+        iwarp=bool(rdma and (rdma.transport or "").lower() == "iwarp"),
         ports=rdma.ports if rdma else (),
         lines={**(pci.lines if pci else {}), **header},
     )

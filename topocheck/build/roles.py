@@ -70,15 +70,18 @@ def _no_nic_of_ours(nic: Device, nics: list[Device]) -> Decision | None:
         return Decision("management", "BlueField management function")
     if _ACCELERATED_NETWORKING.fullmatch(nic.id) or (nic.pci_id or "").startswith("1414:"):
         return Decision("management", "accelerated-networking function")
-    rates = [p.rate_gbit_per_s for p in nic.ports if p.rate_gbit_per_s]
-    if (
-        nic.id.startswith("ib")
-        and nic.card
-        and sum(o.card == nic.card for o in nics) >= 4
-        and max(rates, default=0) <= 100
-    ):
+    if nic.iwarp:
+        return Decision("management", "iWARP port of a LAN chip")
+    if _is_nvlink_management(nic, nics):
         return Decision("management", "NVLink management port")
     return None
+
+
+def _is_nvlink_management(nic: Device, nics: list[Device]) -> bool:
+    """HGX B200 and B300: several ConnectX-7 functions at 100 Gb/s with one system image GUID."""
+    rates = [p.rate_gbit_per_s for p in nic.ports if p.rate_gbit_per_s]
+    connectx7 = nic.device_type == "MT4129" or nic.pci_id == "15b3:1021"
+    return connectx7 and max(rates, default=0) <= 100 and sum(o.card == nic.card for o in nics) >= 4
 
 
 def _same_family(vf: Device, other: Device) -> bool:
@@ -154,16 +157,16 @@ def _compute_kind(
         return None, {}
     if not gpus:
         return max(kinds, key=lambda k: (k.rate_gbit_per_s * (len(k.nics) > 0), len(k.nics))), {}
-    local = {k: assign(gpus, list(k.nics), class_of, SWITCH_LOCAL) for k in kinds}
-    best = max(kinds, key=lambda k: (_covered(local[k]), k.rate_gbit_per_s, len(k.nics)))
-    if 2 * _covered(local[best]) < len(gpus):
+    local = {k.key: assign(gpus, list(k.nics), class_of, SWITCH_LOCAL) for k in kinds}
+    best = max(kinds, key=lambda k: (_covered(local[k.key]), k.rate_gbit_per_s, len(k.nics)))
+    if 2 * _covered(local[best.key]) < len(gpus):
         best = max(kinds, key=lambda k: (k.rate_gbit_per_s, len(k.nics)))
         if 4 * len(best.nics) < len(gpus):
             return None, {}
         return best, assign(gpus, list(best.nics), class_of, RANK[None])
     if len(best.nics) >= len(gpus):
         return best, assign(gpus, list(best.nics), class_of, RANK[None])
-    return best, local[best]
+    return best, local[best.key]
 
 
 def _covered(assignment: Mapping[str, tuple[str, ...]]) -> int:
@@ -178,10 +181,10 @@ def _role(nic: Device, kind: Kind, chosen: Kind | None, used: set[str], has_gpus
             return Decision("compute", "the kind of card that is nearest to most GPUs" if has_gpus else "the main kind")
         return Decision("storage", "of the compute kind, without a GPU of its own")
     rate = kind.rate_gbit_per_s
-    lan = any(p.link_layer == "iwarp" for p in nic.ports) or rate < _STORAGE_FROM_GBIT_PER_S
     if rate == 0 and nic.state != "down":
         return Decision("storage", "another kind of card")
-    return Decision("management" if lan else "storage", f"another kind of card, {rate:g} Gb/s")
+    role = "management" if rate < _STORAGE_FROM_GBIT_PER_S else "storage"
+    return Decision(role, f"another kind of card, {rate:g} Gb/s")
 
 
 def assign(gpus: list[Device], nics: list[Device], class_of: ClassOf, worst: int) -> dict[str, tuple[str, ...]]:

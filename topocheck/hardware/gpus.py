@@ -1,8 +1,9 @@
 """What a GPU model has: NVLinks, the board it sits on, how its PCIe link behaves when idle.
 
-NVLink counts and rates per link and direction: NVIDIA's architecture whitepapers (P100 4 × 20, V100 6 × 25, A100 12 × 25,
-H100 18 × 25, B200 18 × 50 GB/s); the export parts (A800, H800) and the bridged PCIe cards as `nvidia-smi topo -m` of
-published nodes shows them (`shared/facts/topo_matrix_formats.md` section 7). k of NVLink copies: prediction.md section 2.
+NVLink counts and rates per link and direction: NVIDIA's architecture whitepapers (P100 4 × 20, V100 6 × 25, A100
+12 × 25, H100 18 × 25, B200 18 × 50 GB/s); the export parts (A800, H800) and the bridged PCIe cards as
+`nvidia-smi topo -m` of published nodes shows them (`shared/facts/topo_matrix_formats.md` section 7). k of NVLink
+copies: prediction.md section 2.
 """
 
 from __future__ import annotations

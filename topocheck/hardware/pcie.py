@@ -15,8 +15,7 @@ ASSUMED_PAYLOAD_BYTES = 256  # what GPUs and root ports of servers negotiate; ev
 # row of their own: Gen1 and Gen2 take Gen5's, as the one measured Gen2 uplink does (rows FAULT-30, FAULT-31).
 _K_OF_GEN = {1: 0.954, 2: 0.954, 3: 0.824, 4: 0.922, 5: 0.954, 6: 0.954}
 
-# Factors on the achievable rate of a link, prediction.md sections 2 and 3.
-STAGED = 0.640  # peer-to-peer off: through host memory, 0.34-0.79 measured
+_STAGED = 0.640  # prediction.md section 2, `staged`: peer-to-peer off, through host memory; 0.339-0.741 over 7 rows
 
 
 def gen_of(speed_gts: float) -> int:
@@ -58,3 +57,13 @@ def achievable_gb_per_s(speed_gts: float, width: int, payload_bytes: int = ASSUM
     """
     gen = gen_of(speed_gts)
     return line_rate_gb_per_s(speed_gts, width) * payload_share(payload_bytes, gen) * _K_OF_GEN[gen]
+
+
+def staged_gb_per_s(speed_gts: float, width: int) -> float:
+    """What a copy between two GPUs reaches through host memory, where peer-to-peer is off.
+
+    >>> round(staged_gb_per_s(32.0, 16), 1)
+    36.1
+    """
+    gen = gen_of(speed_gts)
+    return line_rate_gb_per_s(speed_gts, width) * payload_share(ASSUMED_PAYLOAD_BYTES, gen) * _STAGED

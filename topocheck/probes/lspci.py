@@ -100,9 +100,7 @@ def _read(lines: list[str]) -> tuple[list[_Entry], Counter[str]]:
                 entry.in_capabilities = True
                 entry.values.update(capability(line))
         elif line[:1] in _HEX and match_header(line):
-            before, entry = entry, _open(lines, index, line)
-            if before is not None and before.bdf == entry.bdf and not before.lines:
-                entries.pop()  # the command line just above has named it already
+            entry = _open(lines, index, line)
             entries.append(entry)
         elif "lspci" in line:
             command = _COMMAND.search(line)

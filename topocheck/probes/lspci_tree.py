@@ -39,11 +39,12 @@ def sniff(text: str) -> bool:
 
 @dataclass
 class _Branch:
-    """A `+` whose further children stand below it, on the bus under `parent`; `bus` is None for the list of roots."""
+    """A `+` whose further children stand below it, on the first of `buses`, which the bridge `parent` leads to; the
+    list of roots has no buses."""
 
     column: int
     root: str
-    bus: str | None
+    buses: range
     parent: str
 
 
@@ -92,8 +93,8 @@ class _Tree:
             self.starts_whole, self.unplaced = not self.nodes, 0
         domain, bus, has_branch = root.groups()
         name = f"{int(domain or '0', 16):04x}:{bus.lower()}"
-        self.open = [_Branch(start.start(2) + connector.find("+"), name, None, "")] if "+" in connector else []
-        branch = _Branch(root.start(3), name, bus.lower(), "")
+        self.open = [_Branch(start.start(2) + connector.find("+"), name, range(0), "")] if "+" in connector else []
+        branch = _Branch(root.start(3), name, range(int(bus, 16), 256), "")
         if has_branch:
             self.open.append(branch)
         self._chain(root.string, root.end(), branch, evidence)
@@ -101,9 +102,9 @@ class _Tree:
     def _branch(self, start: re.Match[str]) -> _Branch | None:
         """The branch that a line continues; those inside it are done, and so is itself after its last child."""
         bars, column = start.group(1).count("|"), start.start(2)
-        places = [place for place, branch in enumerate(self.open) if branch.column == column and branch.bus]
+        places = [place for place, branch in enumerate(self.open) if branch.column == column and branch.buses]
         place = places[-1] if places else bars
-        if place >= len(self.open) or self.open[place].bus is None:
+        if place >= len(self.open) or not self.open[place].buses:
             return None
         branch = self.open[place]
         del self.open[place + (start.group(2) == "+-") :]
@@ -113,17 +114,21 @@ class _Tree:
         """The functions of one line, each on the bus of the one before it, and the name of the last."""
         node: _Node | None = None
         while device := _DEVICE.match(line, at):
-            domain = branch.root.split(":")[0]
-            node = _Node(f"{domain}:{branch.bus}:{device.group(1).lower()}", branch.root, branch.parent, evidence)
-            self.nodes.append(node)
             bridge = _BRIDGE.match(line, device.end())
+            secondary = int(bridge.group(1), 16) if bridge else 0
+            if secondary and secondary not in branch.buses:
+                self.unplaced += 1  # lines have been left out: it is a child of another bridge
+                return
+            domain = branch.root.split(":")[0]
+            bdf = f"{domain}:{branch.buses[0]:02x}:{device.group(1).lower()}"
+            node = _Node(bdf, branch.root, branch.parent, evidence)
+            self.nodes.append(node)
             at = bridge.end() if bridge else device.end()
             if bridge is None:
                 break
-            secondary, subordinate, has_branch = bridge.groups()
-            node.secondary, node.subordinate = int(secondary, 16), int(subordinate or secondary, 16)
-            branch = _Branch(bridge.start(3), branch.root, secondary.lower(), node.bdf)
-            if has_branch:
+            node.secondary, node.subordinate = secondary, int(bridge.group(2) or bridge.group(1), 16)
+            branch = _Branch(bridge.start(3), branch.root, range(secondary, node.subordinate + 1), node.bdf)
+            if bridge.group(3):
                 self.open.append(branch)
         if node is not None:
             node.name = line[at:].strip()

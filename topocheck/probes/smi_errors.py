@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from topocheck.facts import Evidence, GpuState, Host, full_bdf
 from topocheck.probes.lines import lines_with
+
+_MAX_LINES = 512
 
 _DRIVER = (
     "NVIDIA-SMI has failed because",
@@ -30,7 +33,7 @@ SNIFF = re.compile("|".join(re.escape(words) for words in (*_DRIVER, _NO_HANDLE)
 
 def errors(text: str, command: str) -> Iterator[Host | GpuState]:
     """The driver's error as a fact of the host, a GPU without a handle as one of the GPU."""
-    for line in lines_with(text, (*_DRIVER, _NO_HANDLE)):
+    for line in islice(lines_with(text, (*_DRIVER, _NO_HANDLE)), _MAX_LINES):
         evidence = Evidence(command, line.number, line.text)
         handle = _HANDLE.search(line.text)
         if handle:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from topocheck.facts import Evidence, GpuState, full_bdf
 
 MIB = 1 << 20
+MAX_GPUS = 512  # of one text; 16 were seen: what lists more is no output of nvidia-smi
 
 _NOTHING = re.compile(
     r"\[?(?:N/?A|Not (?:Supported|Available|Found)|Unknown|Requested functionality .*|)\]?", re.IGNORECASE
@@ -135,8 +136,9 @@ def state(witness: str, index: int | None, bdf: str, line: Evidence, values: Ite
             if (result := field.read(value.text)) is not None:
                 found[field.name], lines[field.name] = result, value.line
         if value.path[:-1] in (("Health",), ("fabric", "health")):
-            health[value.path[-1].replace("_", " ").title()] = value.text
-            lines.setdefault("fabric_health", value.line)
+            name = value.path[-1].replace("_", " ").title()
+            health[name] = value.text
+            lines[f"fabric_health {name}"] = value.line
         _trouble(value, bool(read), found, lines)
     found["vgpu"] = vgpu_profile(found.get("model")) or found.get("vgpu")
     return GpuState(witness, index, fabric_health=tuple(health.items()), lines=lines, **found)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from topocheck.facts import Evidence, Fact, Gap, GpuState
 from topocheck.probes.lines import Line, lines, sniffed
 from topocheck.probes.smi_errors import errors
-from topocheck.probes.smi_gpu import vgpu_profile, word
+from topocheck.probes.smi_gpu import MAX_GPUS, vgpu_profile, word
 
 INPUT = "nvidia-smi -L"
 COMMANDS = ("nvidia-smi -L",)
@@ -56,12 +56,14 @@ def parse(text: str) -> Iterable[Fact]:
             if fresh and _OF_NVLINK.match(line.text):
                 gpus.pop()
             fresh = False
+        if len(gpus) > MAX_GPUS:
+            break
     if migs:
         gpus = [
             replace(gpu, mig=at in migs, lines={**gpu.lines, "mig": migs.get(at, gpu.lines["model"])})
             for at, gpu in enumerate(gpus)
         ]
-    return gpus or [*errors(text, INPUT)] or [Gap(INPUT, "no GPU in it")]
+    return [*gpus, *errors(text, INPUT)] or [Gap(INPUT, "no GPU in it")]
 
 
 def _state(match: re.Match[str], line: Line) -> GpuState:

@@ -92,7 +92,7 @@ def parse(text: str, command: str = INPUT) -> Iterable[Fact]:
     facts: list[Fact] = [_fact(witness, index, gpu) for index, gpu in gpus.items()]
     if orphans:
         facts.append(Gap(witness, "links without the line that names their GPU were left out"))
-    return facts or [*errors(text, witness)] or [Gap(witness, "no link in it")]
+    return [*facts, *errors(text, witness)] or [Gap(witness, "no link in it")]
 
 
 def _take(gpu: _Gpu, line: Line, witness: str) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from topocheck.facts import Evidence, Fact, Gap, P2pMatrix
 from topocheck.probes.lines import Line, lines, sniffed
@@ -33,6 +34,7 @@ COMMANDS = ("nvidia-smi topo -p2p r", "nvidia-smi topo -p2p w", "nvidia-smi topo
 PATHS = ()
 NAME = r"nvidia[-_]?smi[\W_]*topo[\W_]*p2p"
 
+_MAX_MATRICES = 64
 _MAX_ROWS = 512
 _CELL = r"OK|GNS|CNS|TNS|NS|DR|U|X"
 _ROW = re.compile(rf"(?<!\S)(GPU\d{{1,3}})[ \t]+((?:(?:{_CELL})[ \t]*)+)$")
@@ -58,7 +60,7 @@ def sniff(text: str) -> bool:
 def parse(text: str, command: str = INPUT) -> Iterable[Fact]:
     """Every matrix in the text. `command` names the capability, unless a command line in the text does."""
     asked = _COMMAND.search(command)
-    drafts = _drafts(text, asked[1] if asked else None)
+    drafts = islice(_drafts(text, asked[1] if asked else None), _MAX_MATRICES)
     facts = [fact for draft in drafts for fact in _facts(draft)]
     return facts or [*errors(text, INPUT)] or [Gap(INPUT, "no matrix in it")]
 

@@ -36,7 +36,7 @@ from dataclasses import dataclass, field
 from topocheck.facts import Evidence, Fact, Gap, GpuState, Host
 from topocheck.probes.lines import Line, lines, sniffed
 from topocheck.probes.smi_errors import errors
-from topocheck.probes.smi_gpu import Value, state
+from topocheck.probes.smi_gpu import MAX_GPUS, Value, state
 
 INPUT = "nvidia-smi -q"
 COMMANDS = ()
@@ -78,6 +78,8 @@ def parse(text: str) -> Iterable[Fact]:
     sections: list[tuple[int, str]] = []
     for line in lines(text):
         if heading := _HEADING.fullmatch(line.text):
+            if sum(len(log.gpus) for log in logs) >= MAX_GPUS:
+                break
             logs[-1].gpus.append(_Gpu(heading[1], line))
             sections = []
         elif not line.text or line.text.startswith("="):

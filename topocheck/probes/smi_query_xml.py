@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from topocheck.facts import Evidence, Fact, Gap, GpuState, Host
 from topocheck.probes.lines import sniffed
 from topocheck.probes.smi_errors import errors
-from topocheck.probes.smi_gpu import Value, state
+from topocheck.probes.smi_gpu import MAX_GPUS, Value, state
 
 INPUT = "nvidia-smi -q -x"
 COMMANDS = ("nvidia-smi -q -x",)
@@ -65,6 +65,8 @@ class _Document:
         self.path.append(name)
         self.text.clear()
         if self.path[1:] == ["gpu"]:
+            if len(self.gpus) >= MAX_GPUS:
+                raise _RefusedError(f"it lists more than {MAX_GPUS} GPUs")
             bdf = attributes.get("id", "")
             self.gpus.append((bdf, Evidence(INPUT, self.first_line + line, f'<gpu id="{bdf}">'), []))
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 from topocheck.facts import Evidence, Fact, Gap, GpuState, Host, full_bdf
 from topocheck.probes.lines import Line, lines, sniffed
 from topocheck.probes.smi_errors import SNIFF, errors
-from topocheck.probes.smi_gpu import MIB, enabled, vgpu_profile, word
+from topocheck.probes.smi_gpu import MAX_GPUS, MIB, enabled, vgpu_profile, word
 
 INPUT = "nvidia-smi"
 COMMANDS = ()
@@ -43,20 +43,21 @@ def sniff(text: str) -> bool:
 
 def parse(text: str) -> Iterable[Fact]:
     """The driver's version, one state a GPU (two or three lines of the table each), and nvidia-smi's own errors."""
-    facts: list[Fact] = []
-    gpu: GpuState | None = None
+    hosts: list[Host] = []
+    gpus: list[GpuState] = []
+    inside = False  # the lines of a GPU go on
     for line in lines(text):
         if driver := _DRIVER.match(line.text):
-            facts.append(Host(INPUT, driver=driver[1], line=Evidence(INPUT, line.number, line.text)))
-        cells = line.text.split("|") if line.text.startswith("|") else []
-        if len(cells) != 5:
-            facts, gpu = facts + ([gpu] if gpu else []), None
+            hosts.append(Host(INPUT, driver=driver[1], line=Evidence(INPUT, line.number, line.text)))
+        cells = line.text.split("|", 5) if line.text.startswith("|") else []
+        if len(cells) != 5 or len(gpus) > MAX_GPUS:
+            inside = False
         elif first := _first(cells, line):
-            facts, gpu = facts + ([gpu] if gpu else []), first
-        elif gpu:
-            gpu = _more(gpu, cells, Evidence(INPUT, line.number, line.text))
-    facts += [gpu] if gpu else []
-    return [*facts, *errors(text, INPUT)] or [Gap(INPUT, "no table in it")]
+            gpus.append(first)
+            inside = True
+        elif inside:
+            gpus[-1] = _more(gpus[-1], cells, Evidence(INPUT, line.number, line.text))
+    return [*hosts, *gpus, *errors(text, INPUT)] or [Gap(INPUT, "no table in it")]
 
 
 def _first(cells: list[str], line: Line) -> GpuState | None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from topocheck.facts import Evidence, Fact, Gap, Matrix
 from topocheck.probes.lines import Line, lines, sniffed
@@ -37,6 +38,7 @@ PATHS = ()
 NAME = r"nvidia[-_]?smi[\W_]*topo(?![\W_]*p2p)"
 NAMES_MP = r"nvidia[-_]?smi[\W_]*topo[\W_]*mp"
 
+_MAX_MATRICES = 64
 _MAX_NAMES = 512  # 16 GPUs and 63 NICs were seen; more rows than this are no matrix
 _MAX_FOREIGN_LINES = 200  # of another program, between two halves of a row
 
@@ -79,8 +81,8 @@ def parse(text: str, command: str = INPUT) -> Iterable[Fact]:
     """Every matrix in the text, each with the gaps it has. `command` says which form the text is, unless a command
     line in it says otherwise."""
     command = INPUT_MP if re.search(r"topo\W+mp", command) else INPUT
-    facts = [fact for draft in _drafts(text, command) for fact in _facts(draft)]
-    return facts or [*errors(text, command)] or [Gap(command, "no matrix in it")]
+    facts = [fact for draft in islice(_drafts(text, command), _MAX_MATRICES) for fact in _facts(draft)]
+    return [*facts, *errors(text, command)] or [Gap(command, "no matrix in it")]
 
 
 def _drafts(text: str, command: str) -> Iterator[_Draft]:

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.facts import Evidence, PciFunction
-from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
+from topocheck.facts import PciFunction
+from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, enough
 from topocheck.graph import Topology
 from topocheck.hardware.pci_ids import is_gpu
 
@@ -37,9 +37,9 @@ def check(node: Topology) -> Iterator[Answer]:
     if refusal and (gpus or not node.functions):
         yield _refused(node, refusal)
     for function in gpus:
-        yield from _of_function(node, function, "error", ("nvidia",))
+        yield from _of_function(node, function, "GPU", gpus)
     for function in nics:
-        yield from _of_function(node, function, "warning", ())
+        yield from _of_function(node, function, "NIC", nics)
 
 
 def _passed_through(function: PciFunction) -> bool:
@@ -60,41 +60,47 @@ def _refused(node: Topology, refusal: str) -> Finding:
     )
 
 
-def _of_function(
-    node: Topology, function: PciFunction, severity: Severity, wanted: tuple[str, ...]
-) -> Iterator[Finding]:
-    subject = node.by_id[function.bdf].id if function.bdf in node.by_id else function.bdf
-    kind = "GPU" if severity == "error" else "NIC"
-    if function.driver_shown and (function.driver is None or (wanted and function.driver not in wanted)):
-        by = f"bound to {function.driver}" if function.driver else "bound to no driver"
-        yield _finding(subject, severity, f"is a {kind} {by}", "Load the driver for it and reboot if need be", function,
-                       "Kernel driver in use")  # fmt: skip
+def _of_function(node: Topology, function: PciFunction, kind: str, like: list[PciFunction]) -> Iterator[Finding]:
+    """BARs first: a driver does not bind to a function without them. Its equals are of its own model."""
+    like = [
+        f for f in like if (f.vendor_id, f.device_id, f.name) == (function.vendor_id, function.device_id, function.name)
+    ]
     if function.bars_unassigned:
-        alike = severity == "error" and not _usable_equal(node, function)
-        yield _finding(subject, "warning" if alike else severity,
-                       f"is a {kind} whose memory BARs are disabled or unassigned",
-                       "Enable Above 4G decoding in the BIOS, or give the bridge above more address space", function,
-                       "Region")  # fmt: skip
+        good = [f for f in like if not f.bars_unassigned]
+        repair = "Enable Above 4G decoding in the BIOS, or give the bridge above more address space"
+        yield _finding(node, function, kind, "whose memory BARs are disabled or unassigned", repair, good, like)
+    elif function.driver_shown and not _bound(function, kind):
+        by = f"bound to {function.driver}" if function.driver else "bound to no driver"
+        good = [f for f in like if f.driver_shown and _bound(f, kind)]
+        yield _finding(node, function, kind, by, "Load the driver for it and reboot if need be", good, like)
 
 
-def _usable_equal(node: Topology, function: PciFunction) -> bool:
-    """At least two other GPUs have their BARs: then this one's are the fault, not the machine's address space."""
-    others = [f for f in node.functions.values() if is_gpu(f) and f.bdf != function.bdf]
-    good = sum(not f.bars_unassigned for f in others)
-    return good >= 2 and 2 * good >= len(others)
+def _bound(function: PciFunction, kind: str) -> bool:
+    return function.driver == "nvidia" if kind == "GPU" else function.driver is not None
 
 
-def _finding(subject: str, severity: Severity, what: str, repair: str, function: PciFunction, key: str) -> Finding:
-    lines: list[Evidence] = [line for name, line in function.lines.items() if name.startswith(key)]
-    if header := function.lines.get("header"):
-        lines.append(header)
+def _finding(
+    node: Topology,
+    function: PciFunction,
+    kind: str,
+    what: str,
+    repair: str,
+    good: list[PciFunction],
+    like: list[PciFunction],
+) -> Finding:
+    """An error where the GPU's equals are usable; what is alike on all is a warning."""
+    subject = node.by_id[function.bdf].id if function.bdf in node.by_id else function.bdf
+    severity: Severity = "error" if kind == "GPU" and enough(len(good), len(like) - 1) else "warning"
+    keys = ("Region", "Kernel driver in use", "header")
+    lines = [line for key in keys for name, line in function.lines.items() if name.startswith(key)]
     return Finding(
         rule=ID,
         name=NAME,
         severity=severity,
         subjects=(subject,),
-        message=f"{subject} {what}; no job can use it",
+        message=f"{subject} is a {kind} {what}; no job can use it",
         repair=repair,
         evidence=tuple(lines[:1]),
+        expected_from="equals" if severity == "error" else None,
         effect="stops",
     )

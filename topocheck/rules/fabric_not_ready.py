@@ -52,7 +52,7 @@ def _wrong(state: GpuState) -> tuple[str, str] | None:
         return f"status is {state.fabric_status}, not Success", "fabric_status"
     for name, value in state.fabric_health:
         if name.lower() in ("degraded bandwidth", "bandwidth", "route unhealthy") and value.lower() in _UNHEALTHY:
-            return f"health says {name}: {value}", "fabric_health"
+            return f"health says {name}: {value}", f"fabric_health {name}"
     return None
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.facts import Evidence, GpuState, PciFunction
+from topocheck.facts import GpuState, PciFunction
 from topocheck.finding import Answer, Finding, NotApplicable
 from topocheck.graph import Topology
 from topocheck.hardware.pci_ids import is_gpu
@@ -30,34 +30,26 @@ def check(node: Topology) -> Iterator[Answer]:
     if not node.gpus and not on_bus and not node.lost_gpus:
         yield NotApplicable("no GPU in the input")
         return
-    named: set[str] = set()
-    for state in node.lost_gpus:
-        named.add(state.bdf or "")
-        yield _lost(node, state)
-    for function in on_bus:
-        if function.dead and function.bdf not in named:
-            named.add(function.bdf)
-            yield _dead(node, function)
-    yield from _fewer(node, [f for f in on_bus if f.bdf not in named])
+    dead = {f.bdf: f for f in on_bus if f.dead}
+    lost = {_subject(node, state): state for state in node.lost_gpus}
+    for subject, state in lost.items():
+        yield _finding(subject, f"the driver calls it lost ({state.lost})", state, dead.pop(state.bdf or "", None))
+    for bdf, function in dead.items():
+        subject = node.by_id[bdf].id if bdf in node.by_id else bdf
+        yield _finding(subject, "its config space reads all ones (rev ff)", None, function)
+    gone = {s.bdf for s in lost.values()} | {f.bdf for f in on_bus if f.dead}
+    yield from _fewer(node, [f for f in on_bus if f.bdf not in gone])
 
 
-def _id_of(node: Topology, bdf: str | None) -> str | None:
-    return node.by_id[bdf].id if bdf and bdf in node.by_id else bdf
+def _subject(node: Topology, state: GpuState) -> str:
+    if state.bdf and state.bdf in node.by_id:
+        return node.by_id[state.bdf].id
+    return state.bdf or (f"gpu{state.index}" if state.index is not None else "gpu")
 
 
-def _lost(node: Topology, state: GpuState) -> Finding:
-    subject = _id_of(node, state.bdf) or (f"gpu{state.index}" if state.index is not None else "gpu")
-    line = state.lines.get("lost") or next(iter(state.lines.values()), None)
-    return _finding(subject, f"the driver calls it lost: {state.lost}", (line,) if line else ())
-
-
-def _dead(node: Topology, function: PciFunction) -> Finding:
-    subject = _id_of(node, function.bdf) or function.bdf
-    line = function.lines.get("header")
-    return _finding(subject, "its config space reads all ones (rev ff)", (line,) if line else ())
-
-
-def _finding(subject: str, what: str, evidence: tuple[Evidence, ...]) -> Finding:
+def _finding(subject: str, what: str, state: GpuState | None, function: PciFunction | None) -> Finding:
+    line = (state.lines.get("lost") or next(iter(state.lines.values()), None)) if state else None
+    header = function.lines.get("header") if function else None
     return Finding(
         rule=ID,
         name=NAME,
@@ -65,7 +57,7 @@ def _finding(subject: str, what: str, evidence: tuple[Evidence, ...]) -> Finding
         subjects=(subject,),
         message=f"{subject} is gone: {what}; a job on it fails",
         repair="Drain the node and reset the GPU or power-cycle; if it is lost again, replace it",
-        evidence=evidence,
+        evidence=tuple(x for x in (line, header) if x),
         effect="stops",
         covers=frozenset({subject}),
     )

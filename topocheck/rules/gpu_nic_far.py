@@ -45,12 +45,14 @@ def check(node: Topology) -> Iterator[Answer]:
 
 def _finding(node: Topology, service: Service) -> Finding:
     gpu, nic = service.gpu, (service.own or service.nearest)[0]
+    what = f"nearest compute NIC {nic.id} is only at {service.cls}, where GPUDirect RDMA is off"
     return Finding(
         rule=ID,
         name=NAME,
         severity="warning",
         subjects=(gpu.id,),
-        message=f"{gpu.id} reaches its nearest compute NIC {nic.id} only by {service.cls}: GPUDirect RDMA is off there",
+        message=f"{gpu.id}: {what}",
+        alike=what,
         repair=f"Move {nic.id} under {gpu.id}'s switch",
         evidence=row_of(node, gpu, nic),
         expected_from="equals",
@@ -72,4 +74,5 @@ def _alike(node: Topology, far: list[Service]) -> Finding:
         repair="As built; NCCL_NET_GDR_LEVEL=PHB (or SYS) may turn GPUDirect RDMA on if the CPU's root ports bear it",
         evidence=row_of(node, far[0].gpu),
         effect="none",
+        covers=frozenset(s.gpu.id for s in far),
     )

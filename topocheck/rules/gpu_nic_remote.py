@@ -50,12 +50,14 @@ def _remote(node: Topology, service: Service) -> bool:
 
 def _finding(node: Topology, service: Service, severity: Severity) -> Finding:
     gpu, nic = service.gpu, (service.own or service.nearest)[0]
+    what = f"nearest compute NIC {nic.id} is on another socket ({service.cls})"
     return Finding(
         rule=ID,
         name=NAME,
         severity=severity,
         subjects=(gpu.id,),
-        message=f"{gpu.id}'s nearest compute NIC {nic.id} is on another socket ({service.cls})",
+        message=f"{gpu.id}: {what}",
+        alike=what,
         repair=f"Move {nic.id} to a slot under {gpu.id}'s switch or socket; bind ranks accordingly until then",
         evidence=row_of(node, gpu, nic),
         confidence="high" if node.has_matrix else "medium",
