@@ -5,7 +5,7 @@ import re
 import pytest
 from pci_facts import LSPCI_VV, fixture, functions, gaps, listing, without_lines
 
-from topocheck.facts import Gap, PciListing
+from topocheck.facts import Gap, PciFunction, PciListing
 from topocheck.hardware.pci_ids import is_gpu, is_nvswitch, is_rdma_nic, is_virtual_function_name
 from topocheck.probes import lspci
 
@@ -161,6 +161,7 @@ def test_v_form_and_not_root():
     assert (gpu.access_denied, gpu.bars_unassigned, gpu.width, gpu.max_width) == (True, True, None, None)
     assert (gpu.class_id, gpu.vendor_id, gpu.device_id, gpu.numa_node) == ("0300", "10de", None, 0)
     assert (gpu.driver, gpu.driver_shown) == (None, True)
+    assert by_bdf["0000:02:00.0"].bars_unassigned  # <ignored>: the kernel has not taken the address
     assert (port.port_type, port.secondary_bus, port.numa_node) == ("root", 1, 0)
 
 
@@ -204,6 +205,29 @@ def test_elided_lines_make_no_missing_driver():
     facts = functions(lspci.parse(shown + cut + shown.replace("01:", "03:")))
     assert not facts["0000:02:00.0"].driver_shown
     assert functions(lspci.parse(shown + cut.replace("[...]\n", "") + shown))["0000:02:00.0"].driver_shown
+
+
+def test_device_lines_above_a_listing_with_drivers_state_no_missing_driver():
+    line = "01:00.0 3D controller: NVIDIA Corporation GA102GL [A40]\n"
+    text = f"$ lspci | grep NVIDIA\n{line}$ lspci -k -s 01:00.0\n{line}\tKernel driver in use: nvidia\n"
+    facts = [fact for fact in lspci.parse(text) if isinstance(fact, PciFunction)]
+    assert [(fact.driver, fact.driver_shown) for fact in facts] == [(None, False), ("nvidia", True)]
+
+
+def test_host_bridge_or_bridge_on_bus_0_makes_a_listing_whole():
+    gpu = "01:00.0 3D controller: NVIDIA Corporation GA102GL [A40]\n"
+    host = "80:00.0 Host bridge: Intel Corporation Device 3450\n"
+    port = "0003:00:01.0 PCI bridge: NVIDIA Corporation Device 22b2\n"
+    switch = "02:01.0 PCI bridge: Broadcom / LSI PEX890xx PCIe Gen 5 Switch\n"
+    whole = [listing(list(lspci.parse(text))).whole for text in (gpu, gpu + host, gpu + port, gpu + switch)]
+    assert whole == [False, True, True, False]
+
+
+def test_first_line_of_a_kind_counts_for_payload_too():
+    text = "01:00.0 3D controller: NVIDIA Corporation GA102GL [A40]\n" + "".join(
+        f"\t\t\tMaxPayload {payload} bytes, MaxReadReq 512 bytes\n" for payload in (256, 128)
+    )
+    assert functions(lspci.parse(text))["0000:01:00.0"].payload_bytes == 256
 
 
 def test_registers_full_of_ones_are_no_width():

@@ -72,6 +72,19 @@ def test_tree_without_names():
     assert {fact.name for fact in by_bdf.values()} == {None}
 
 
+def test_tree_without_its_bars():
+    tree = fixture("lspci_tree/tv.txt")
+    whole = without_lines(lspci_tree.parse(tree))
+    assert without_lines(lspci_tree.parse(tree.replace("|", " "))) == whole
+
+
+def test_grep_of_a_tree_hangs_nothing_under_a_stranger():
+    lines = fixture("lspci_tree/tv.txt").split("\n")
+    facts = list(lspci_tree.parse("\n".join((lines[7], lines[1]))))
+    assert set(functions(facts)) == {"0000:80:01.1", "0000:81:00.0"}  # bus c1 is none of those below 80:01.1
+    assert gaps(facts) == ["1 lines of the tree without the branch they belong to"]
+
+
 def test_tree_lines_without_their_root_are_a_gap():
     tree = fixture("lspci_tree/tv.txt").split("\n")
     facts = list(lspci_tree.parse("\n".join(tree[4:6] + tree[7:9])))
