@@ -6,10 +6,11 @@ NODE ?= hgx-h100
 FAULT ?= mlx5_3-x8
 SHARED ?= ../shared
 
-.PHONY: help setup demo test lint score soak clean
+.PHONY: help setup demo docs test lint score soak clean
 
 help:
 	@echo "make demo   diagnose one of our nodes with a fault in it (NODE=, FAULT=: fixtures/nodes/NODE/edits.toml)"
+	@echo "make docs   write what the documentation takes from the program"
 	@echo "make test   the tests (ARGS='-k name' for some of them)"
 	@echo "make lint   ruff and mypy"
 	@echo "make score  what the real captures say, where $(SHARED)/score is there"
@@ -27,6 +28,9 @@ demo: $(READY)
 	@rm -rf .venv/demo && mkdir .venv/demo
 	@PYTHONPATH=tests $(BIN)/python -c "import nodes; nodes.apply('$(NODE)', nodes.edit('$(NODE)', '$(FAULT)'), nodes.Path('.venv/demo'))"
 	$(BIN)/topocheck node --from .venv/demo/capture || test $$? -eq 1
+
+docs: $(READY)
+	$(BIN)/python docs/generate.py
 
 test: $(READY)
 	$(BIN)/python -m pytest $(ARGS)
