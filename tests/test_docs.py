@@ -75,6 +75,11 @@ def test_commands_and_options_named_in_the_readme_exist():
     assert named <= options
 
 
+def test_the_screen_in_the_readme_is_that_of_make_demo(generate):
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert f"NODE ?= {generate.DEMO_NODE}\nFAULT ?= {generate.DEMO_FAULT}\n" in makefile
+
+
 def test_the_readme_installs_the_right_package():
     text = (ROOT / "README.md").read_text("utf-8")
     assert "pip install gpu-topocheck" in text

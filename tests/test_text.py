@@ -225,6 +225,13 @@ def test_not_seen_names_what_is_missing_and_counts_the_rest():
     ]
 
 
+def test_gaps_are_named_where_no_rule_was_skipped():
+    gaps = (Gap("nvidia-smi -L", "not loaded"), Gap("dmesg", "needs root"), Gap("nvidia-smi topo -m", "not loaded"))
+    assert screen(replace(EMPTY, gaps=gaps)).splitlines()[-1] == (
+        " not seen: nvidia-smi -L and 1 more: not loaded · dmesg: needs root"
+    )
+
+
 def test_models_are_called_by_their_common_name():
     for model, name in (
         ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
@@ -284,13 +291,13 @@ def test_verbose_says_the_rest():
         "confidence high, expected from both ends, effect: slows",
         "price: gpu3 -> mlx5_3 GPUDirect RDMA 26.9 of 49.0 GB/s, loss 45.1 %, slowest GPU 26.9 of 49.0 GB/s, computed",
         "explains: PCI004 mlx5_3",
-        "skipped P2P002 lspci was run without root: ACS not shown",
-        "PCI001 (in part) 6 of 10 links",
-        "not applicable NET007 no RoCE port",
-        "not read dmesg needs root",
-        "gpu0 numa_node 0 by lspci -vv, 1 by nvidia-smi topo -m; used: 0",
-        "assumed MaxPayload assumed 256 bytes where it was not read",
-        "storage mlx5_4 mlx5_5 (by kind)",
+        "skipped - P2P002: lspci was run without root: ACS not shown",
+        "PCI001: in part: 6 of 10 links",
+        "not applicable - NET007: no RoCE port",
+        "not read - dmesg: needs root",
+        "gpu0 numa_node: 0 by lspci -vv, 1 by nvidia-smi topo -m; used: 0",
+        "assumed - MaxPayload assumed 256 bytes where it was not read",
+        "mlx5_4, mlx5_5: storage",
     ):
         assert said in page
 

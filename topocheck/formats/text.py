@@ -135,7 +135,10 @@ def _reasons(report: Report) -> list[str]:
     reasons = Counter(skip.reason for skip in report.skipped if not skip.partial)
     if reasons:
         return [reason for reason, _ in reasons.most_common()]
-    return [f"{gap.input} ({gap.reason})" for gap in dict.fromkeys(report.gaps)]
+    inputs: dict[str, list[str]] = {}
+    for gap in dict.fromkeys(report.gaps):
+        inputs.setdefault(gap.reason, []).append(gap.input)
+    return [f"{who[0]}{f' and {len(who) - 1} more' * (len(who) > 1)}: {why}" for why, who in inputs.items()]
 
 
 def _tail(name: str, most: int) -> str:

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from topocheck.formats.screen import Screen
 from topocheck.report import Disagreement, Report
 
 
 def more(screen: Screen, report: Report) -> None:
     """A titled list each, none where there is nothing to say."""
-    sections: tuple[tuple[str, list[tuple[str, str]]], ...] = (
-        ("skipped", [(s.rule, f"{'(in part) ' if s.partial else ''}{s.reason}") for s in report.skipped]),
-        ("not applicable", list(report.not_applicable)),
-        ("not read", [(gap.input, gap.reason) for gap in dict.fromkeys(report.gaps)]),
-        ("witnesses differ", [(f"{d.subject} {d.field}", _values(d)) for d in report.disagreements]),
-        ("assumed", [("", assumption) for assumption in report.assumptions]),
+    sections: tuple[tuple[str, list[str]], ...] = (
+        ("skipped", _by_reason((s.rule, f"{'in part: ' * s.partial}{s.reason}") for s in report.skipped)),
+        ("not applicable", _by_reason(report.not_applicable)),
+        ("not read", _by_reason(report.gaps)),
+        ("witnesses differ", [f"{d.subject} {d.field}: {_values(d)}" for d in report.disagreements]),
+        ("assumed", list(report.assumptions)),
         ("roles", _roles(report)),
-        ("run", [("", _run(report))]),
+        ("run", [_run(report)]),
     )
     for title, entries in sections:
         if entries:
             screen.blank()
             screen.line((f" {title}", "bold"))
-            _listed(screen, entries)
+        for entry in entries:
+            screen.wrapped("   - ", entry)
 
 
-def _listed(screen: Screen, entries: list[tuple[str, str]]) -> None:
-    column = min(max(screen.cells(head) for head, _ in entries), screen.width // 3)
-    for head, words in entries:
-        gap = " " * (column - screen.cells(head) + 2) if head else ""
-        screen.wrapped(f"   {head}{gap or '  ' * bool(head)}", words)
+def _by_reason(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """`PCI001, PCI002: no link was read`: what shares a reason stands together, in the order given."""
+    names: dict[str, dict[str, None]] = {}
+    for name, reason in pairs:
+        names.setdefault(reason, {})[name] = None
+    return [f"{', '.join(who)}: {reason}" for reason, who in names.items()]
 
 
 def _values(entry: Disagreement) -> str:
@@ -36,14 +40,12 @@ def _values(entry: Disagreement) -> str:
     return f"{said}; used: {entry.used}"
 
 
-def _roles(report: Report) -> list[tuple[str, str]]:
-    """Each role with its reason, and the NICs that have it for that reason."""
-    nics: dict[tuple[str, str], list[str]] = {}
-    for nic in report.devices:
-        if nic.kind == "nic":
-            why = ", ".join(part for part in (nic.role_from and f"by {nic.role_from}", nic.role_reason) if part)
-            nics.setdefault((nic.role or "unknown", why), []).append(nic.id)
-    return [(role, f"{' '.join(ids)}{f' ({why})' if why else ''}") for (role, why), ids in nics.items()]
+def _roles(report: Report) -> list[str]:
+    """The NICs of each role, with the reason for it."""
+    nics = (nic for nic in report.devices if nic.kind == "nic")
+    return _by_reason(
+        (nic.id, ", ".join(part for part in (nic.role or "unknown", nic.role_reason) if part)) for nic in nics
+    )
 
 
 def _run(report: Report) -> str:
