@@ -161,6 +161,7 @@ def test_v_form_and_not_root():
     assert (gpu.access_denied, gpu.bars_unassigned, gpu.width, gpu.max_width) == (True, True, None, None)
     assert (gpu.class_id, gpu.vendor_id, gpu.device_id, gpu.numa_node) == ("0300", "10de", None, 0)
     assert (gpu.driver, gpu.driver_shown) == (None, True)
+    assert gpu.lines["NUMA node"].text.startswith("Flags: fast devsel")
     assert by_bdf["0000:02:00.0"].bars_unassigned  # <ignored>: the kernel has not taken the address
     assert (port.port_type, port.secondary_bus, port.numa_node) == ("root", 1, 0)
 
@@ -176,6 +177,12 @@ def test_grep_output():
     acs_only = list(lspci.parse("\t\tACSCtl:\tSrcValid- ReqRedir+\n" * 3))
     assert [type(fact) for fact in acs_only] == [Gap]
     assert acs_only[0].reason.startswith("3 lines (ACSCtl)")
+
+
+@pytest.mark.parametrize("options", ["-s 5d:00.0 -vv", "-vvvs 5d:00.0", "-vv -s0000:5d:00.0", "-D -s 0000:5d:00.0"])
+def test_address_from_the_command_line(options):
+    facts = functions(lspci.parse(f"# lspci {options} | grep Sta:\n\t\tLnkSta:\tSpeed 32GT/s, Width x8\n"))
+    assert {bdf: fact.width for bdf, fact in facts.items()} == {"0000:5d:00.0": 8}
 
 
 def test_grep_that_keeps_links_of_other_devices():

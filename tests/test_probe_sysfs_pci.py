@@ -148,6 +148,38 @@ def test_sysfs_without_root_or_config_still_has_the_link(tree):
     assert tree["0000:15:01.0"].acs_ctl == {"SrcValid"}
 
 
+def test_ports_without_config_are_told_by_their_place(tmp_path):
+    path = "pci0000:15"
+    for bdf in ("0000:15:01.0", "0000:16:00.0", "0000:17:04.0"):
+        path = f"{path}/{bdf}"
+        make_function(tmp_path, path, PORT | link_files("32.0 GT/s PCIe", 16), config_space(kind=1, port_type=4)[:64])
+    make_function(tmp_path, f"{path}/0000:18:00.0", GPU | link_files("32.0 GT/s PCIe", 16), config_space()[:64])
+    make_function(tmp_path, "pci0000:15/0000:15:1e.0", PORT)  # a conventional bridge: no link files
+    by_bdf = functions(sysfs_pci.read(Tree(str(tmp_path))))
+    assert {bdf: fact.port_type for bdf, fact in by_bdf.items()} == {
+        "0000:15:01.0": "root",
+        "0000:15:1e.0": None,
+        "0000:16:00.0": "upstream",
+        "0000:17:04.0": "downstream",
+        "0000:18:00.0": None,
+    }
+    assert by_bdf["0000:18:00.0"].access_denied
+
+
+def test_config_space_is_read_on_the_way_to_devices_only(tmp_path):
+    make_function(tmp_path, "pci0000:00/0000:00:01.0", PORT, config_space(kind=1, port_type=4, class_id=0x0604))
+    make_function(tmp_path, "pci0000:00/0000:00:01.0/0000:01:00.0", GPU, config_space())
+    make_function(tmp_path, "pci0000:00/0000:00:02.0", PORT, config_space(kind=1, port_type=4, class_id=0x0604))
+    storage = {"class": "0x010802", "vendor": "0x144d", "device": "0xa80a"}
+    make_function(tmp_path, "pci0000:00/0000:00:02.0/0000:02:00.0", storage, config_space())
+    source = Tree(str(tmp_path))
+    read_bytes, read = source.read_bytes, []
+    source.read_bytes = lambda path: read.append(path) or read_bytes(path)
+    list(sysfs_pci.read(source))
+    configs = sorted(path.split("/")[-2] for path in read if path.endswith("/config"))
+    assert configs == ["0000:00:01.0", "0000:01:00.0"]
+
+
 def test_sysfs_virtual_function(tree):
     virtual = tree["0000:17:00.1"]
     assert (virtual.vf_of, tree["0000:17:00.0"].vf_count) == ("0000:17:00.0", 1)

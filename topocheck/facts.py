@@ -52,8 +52,8 @@ NO_LINES: Lines = {}
 @dataclass(frozen=True, slots=True)
 class PciFunction:
     """One PCI function (lspci, sysfs, a tree listing). `lines` is keyed by the field's own name: "header" (the device
-    line), "LnkCap", "LnkSta", "LnkCap2", "LnkCtl2", "NUMA node", "DevCap", "DevCtl", "ACSCap", "ACSCtl", "Region 1",
-    "Bus", "Kernel driver in use"."""
+    line), "LnkCap", "LnkSta", "LnkCap2", "LnkCtl2", "NUMA node", "DevCap", "DevCtl" (its MaxPayload line), "RlxdOrd",
+    "ACSCap", "ACSCtl", "Region 1" (BAR1, wherever it lies), "Bus", "Kernel driver in use"."""
 
     bdf: str
     witness: str  # "lspci -vv", "lspci -tv", "/sys/bus/pci/devices"
@@ -86,7 +86,7 @@ class PciFunction:
     acs_cap: frozenset[str] | None = None  # names printed with "+": {"SrcValid", "ReqRedir"}; None not shown
     acs_ctl: frozenset[str] | None = None
     ats_enabled: bool | None = None
-    aer: tuple[tuple[str, str], ...] = ()  # ("CESta", "RxErr- BadTLP+ …")
+    aer: tuple[tuple[str, str], ...] = ()  # ("CESta", "RxErr- BadTLP+ …"), from sysfs also ("aer_dev_fatal", "2")
     bar1_bytes: int | None = None
     bars_unassigned: bool = False  # a Region is <unassigned> or a memory Region is [disabled]
     driver: str | None = None

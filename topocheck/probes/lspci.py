@@ -40,7 +40,7 @@ _MAX_LINE = 4096  # characters of a line that are looked at
 _HEX = frozenset("0123456789abcdefABCDEF")
 _HEADER_LINE = re.compile(rf"\n[ \t>\u00a0]{{0,40}}{BDF}[ \t\u00a0]+[^\s:\"][^:\n\"]{{1,80}}:[ \t\u00a0]+\S")
 _FIELD_LINE = re.compile(r"\n[ \t>\u00a0]{0,40}(?:LnkSta|LnkCap|ACSCtl|ACSCap|DevCtl):[ \t]")
-_COMMAND = re.compile(rf"\blspci\b.{{0,200}}?\s-s\s*({BDF})(?:\s|$)")
+_COMMAND = re.compile(rf"\blspci\b.{{0,200}}?\s-[a-zA-Z]*s\s*({BDF})(?:\s|$)")
 
 
 def sniff(text: str) -> bool:
@@ -132,6 +132,8 @@ def _take(entry: _Entry, key: str, lines: list[str], index: int) -> bool:
     after = lines[index + 1][:_MAX_LINE].strip(INDENT + "\r") if key in WRAPPED and index + 1 < len(lines) else ""
     entry.values.update(FIELDS[key](line if ":" in after else f"{line} {after}".rstrip()))
     entry.shows_driver = entry.shows_driver or key == "Kernel driver in use"
+    if key == "Flags" and "numa_node" in entry.values:
+        entry.lines["NUMA node"] = entry.lines[key]
     return True
 
 

@@ -5,14 +5,16 @@
     realpath  /sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0
 
 The path of the device is its place in the tree. Links are read of storage, network, display, bridge and accelerator
-functions, config space (Target Link Speed, payload, ACS, AER bits) of those that GPU and NIC traffic crosses: a server
-has hundreds of others, and a config space takes the bus a millisecond.
+functions, config space (Target Link Speed, payload, ACS, AER bits) of network, display and NVSwitch functions and of
+the bridges above them: a server has hundreds of others, and a config space takes the bus a millisecond. Without root it
+ends at 64 bytes; a bridge is then a root, upstream or downstream port by its place.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from topocheck.facts import Evidence, Fact, PciFunction, PciListing, full_bdf
@@ -26,7 +28,8 @@ INPUT = "/sys/bus/pci/devices"
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) ?GT/s")
 _TOTAL = re.compile(r"TOTAL_ERR_\w+ ([0-9]+)")
 _LINK_CLASSES = ("01", "02", "03", "06", "12")
-_PATH_CLASSES = ("02", "03", "0604", "0680")  # network, display, bridges, NVSwitch
+_DEVICE_CLASSES = ("02", "03", "0680")  # network, display, NVSwitch
+_PORT_BELOW = {"host bridge": "root", "root": "upstream", "downstream": "upstream", "upstream": "downstream"}
 _AER_FILES = ("aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal")
 _BARS = 6
 _MEMORY, _UNSET = 0x200, 0x20000000  # IORESOURCE_MEM, IORESOURCE_UNSET
@@ -45,10 +48,40 @@ def read(source: Source) -> Iterator[Fact]:
     if not devices:
         return
     shows_drivers = any(device.driver for device in devices)
-    functions = [device.function(shows_drivers) for device in devices]
+    on_path = _on_path(devices)
+    from_the_root_down = sorted(devices, key=lambda device: device.depth)
+    functions = list(
+        _with_port_types(device.function(device.bdf in on_path, shows_drivers) for device in from_the_root_down)
+    )
     yield from functions
     whole = any(function.class_id == "0600" or function.parent == "" for function in functions)
     yield PciListing(INPUT, whole, has_links=any(function.max_width for function in functions))
+
+
+def _on_path(devices: list[_Device]) -> set[str]:
+    """The functions that may be GPUs, NICs or NVSwitches, and every bridge above one."""
+    parents = {device.bdf: device.parent for device in devices}
+    found: set[str] = set()
+    for device in devices:
+        if device.class_id is None or device.class_id.startswith(_DEVICE_CLASSES):
+            bdf: str | None = device.bdf
+            while bdf and bdf not in found:
+                found.add(bdf)
+                bdf = parents.get(bdf)
+    return found
+
+
+def _with_port_types(functions: Iterable[PciFunction]) -> Iterator[PciFunction]:
+    """The port types that config space did not give, from the root down: a bridge on a root bus is a root port, what is
+    right below one is a switch's upstream port, what is below that a downstream port. Conventional bridges have no link
+    files."""
+    types: dict[str | None, str | None] = {"": "host bridge"}
+    for function in functions:
+        port_type = function.port_type
+        if port_type is None and function.is_bridge and function.max_width is not None:
+            port_type = _PORT_BELOW.get(types.get(function.parent) or "")
+        types[function.bdf] = port_type
+        yield replace(function, port_type=port_type)
 
 
 class _Device:
@@ -57,7 +90,15 @@ class _Device:
     def __init__(self, source: Source, path: str) -> None:
         self._source, self._path = source, path
         self._uevent = dict(line.split("=", 1) for line in self._read("uevent").splitlines() if "=" in line)
+        self.bdf = full_bdf(path.rpartition("/")[2]) or ""
         self.driver = self._uevent.get("DRIVER") or (None if self._uevent else self._link("driver"))
+        real = source.realpath(path) or ""
+        self.depth = real.count("/")
+        place = placed(real)
+        self.parent = place[1] if place else None
+        self.root = place[2] if place else None
+        class_id = self._uevent["PCI_CLASS"].zfill(6) if "PCI_CLASS" in self._uevent else self._hex("class")
+        self.class_id = class_id.lower()[:4] if class_id else None
 
     def _read(self, name: str) -> str:
         return self._source.read(f"{self._path}/{name}") or ""
@@ -71,49 +112,52 @@ class _Device:
         text = self._read(name).removeprefix("0x").lower()
         return text if re.fullmatch(r"[0-9a-f]{2,8}", text) else None
 
-    def function(self, shows_drivers: bool) -> PciFunction:
+    def function(self, on_path: bool, shows_drivers: bool) -> PciFunction:
         """Everything the folder says; what config space says wins over the single files."""
         lines: dict[str, Evidence] = {}
-        values: dict[str, Any] = {**self._identity(), **self._place()}
-        class_id = values["class_id"] or ""
-        if not class_id or class_id.startswith(_LINK_CLASSES):
-            values |= {**self._node(lines), **self._links(lines)}
-        if not class_id or class_id.startswith(_PATH_CLASSES):
+        values = self._identity()
+        if self.class_id is None or self.class_id.startswith(_LINK_CLASSES):
+            values |= {**self._virtual(), **self._node(lines), **self._links(lines)}
+        if on_path:
             config = self._source.read_bytes(f"{self._path}/config") or b""
             values |= {name: value for name, value in decode(config).items() if value is not None}
             _add_config_lines(values, f"{self._path}/config", lines)
             values |= self._bars(values, config, lines)
             values["aer"] = (*values.get("aer", ()), *self._aer_totals())
-        bdf = full_bdf(self._path.rpartition("/")[2]) or ""
-        return PciFunction(bdf, INPUT, lines=lines, driver=self.driver, driver_shown=shows_drivers, **values)
+        return PciFunction(
+            self.bdf,
+            INPUT,
+            parent=self.parent,
+            root=self.root,
+            driver=self.driver,
+            driver_shown=shows_drivers,
+            lines=lines,
+            **values,
+        )
 
     def _identity(self) -> dict[str, Any]:
         """Class and ids, from uevent (one read) or, where a copy lacks it, from their own files."""
-        if "PCI_ID" in self._uevent and "PCI_CLASS" in self._uevent:
-            class_id: str | None = self._uevent["PCI_CLASS"].lower().zfill(6)
+        if "PCI_ID" in self._uevent:
             vendor, _, device = self._uevent["PCI_ID"].lower().partition(":")
             subsystem = self._uevent.get("PCI_SUBSYS_ID", "").lower()
         else:
-            class_id, vendor, device = self._hex("class"), self._hex("vendor") or "", self._hex("device") or ""
+            vendor, device = self._hex("vendor") or "", self._hex("device") or ""
             board = (self._hex("subsystem_vendor"), self._hex("subsystem_device"))
             subsystem = f"{board[0]}:{board[1]}" if all(board) else ""
         return {
-            "class_id": class_id[:4] if class_id else None,
+            "class_id": self.class_id,
             "vendor_id": vendor or None,
             "device_id": device or None,
             "subsystem": subsystem if subsystem.strip("0:") else None,
-            "is_bridge": (class_id or "").startswith("0604"),
+            "is_bridge": self.class_id == "0604",
         }
 
-    def _place(self) -> dict[str, Any]:
-        place = placed(self._source.realpath(self._path) or "")
-        _, parent, root = place or (None, None, None)
-        virtual_functions = self._read("sriov_numvfs")
+    def _virtual(self) -> dict[str, Any]:
+        """The physical function of a virtual one, and how many a physical one has."""
+        count = self._read("sriov_numvfs")
         return {
-            "parent": parent,
-            "root": root,
             "vf_of": full_bdf(self._link("physfn") or ""),
-            "vf_count": int(virtual_functions) if virtual_functions.isdecimal() else None,
+            "vf_count": int(count) if count.isdecimal() else None,
         }
 
     def _node(self, lines: dict[str, Evidence]) -> dict[str, Any]:
@@ -147,7 +191,7 @@ class _Device:
         """BAR1 of an NVIDIA GPU, and whether a memory BAR has no address or is switched off. Bridges and virtual
         functions have none of their own."""
         rows = [row.split() for row in self._read("resource").splitlines()[:_BARS]]
-        if values["is_bridge"] or values["vf_of"] or not rows or any(len(row) != 3 for row in rows):
+        if values["is_bridge"] or values.get("vf_of") or not rows or any(len(row) != 3 for row in rows):
             return {}
         bars = [tuple(int(number, 16) for number in row) for row in rows]
         memory = [(index, start, end, flags) for index, (start, end, flags) in enumerate(bars) if flags & _MEMORY]
