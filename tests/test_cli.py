@@ -76,6 +76,8 @@ def test_ignore_and_select_take_ids_and_globs(failed, capsys):
         ["rules", "NOPE001"],
         ["node", "--from", "/no/such/file"],
         ["node", "--from", "/dev/zero"],
+        ["node", "--from", ""],
+        ["node", "--root", "/no/such/folder"],
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2_or_what_the_style_says(wrong, capsys):
@@ -178,7 +180,7 @@ def test_help_and_version_and_nothing_at_all(capsys):
 def test_a_live_run_ends_in_time_on_a_machine_without_gpus():
     started = time.monotonic()
     seen = topocheck("node", "--format", "json", "--budget", "10")
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 20
     assert seen.returncode == 2  # no GPU seen: unknown, and the document says so
     assert json.loads(seen.stdout)["verdict"] == "unknown"
 

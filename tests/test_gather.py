@@ -57,6 +57,11 @@ def test_a_text_may_hold_several_outputs():
     assert {Matrix, Host} <= kinds(f"$ nvidia-smi topo -m\n{MATRIX}\n$ lscpu\n{LSCPU}")
 
 
+def test_an_output_far_down_in_a_long_text_is_recognised():
+    filler = "nothing of interest in this line\n" * 60_000  # 2 MB
+    assert {Matrix, Host} <= kinds(f"{filler}{MATRIX}\n{filler}{LSCPU}")
+
+
 def test_the_command_of_an_input_says_more_than_its_file():
     without_nvlink = Raw("nvidia-smi topo -mp", MATRIX.replace("NV18", "NODE"), "17.txt")
     (matrix,) = [fact for fact in gather.read_text(without_nvlink) if isinstance(fact, Matrix)]

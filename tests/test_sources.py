@@ -6,7 +6,6 @@ import pty
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -37,19 +36,19 @@ try:
     facts = len(gather(source))
 except SourceError as failure:
     error, facts = str(failure), 0
-megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps({"gaps": gaps, "texts": texts, "error": error, "facts": facts, "megabytes": megabytes}))
+used = resource.getrusage(resource.RUSAGE_SELF)
+took = {"megabytes": used.ru_maxrss / 1024, "cpu_seconds": used.ru_utime + used.ru_stime}
+print(json.dumps({"gaps": gaps, "texts": texts, "error": error, "facts": facts, **took}))
 """
 
 
 def opened(spec, user="-", **stdin):
-    started = time.monotonic()
     stdin = stdin or {"input": b""}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(user), str(spec)], capture_output=True, timeout=60, check=False, **stdin
     )
     assert done.returncode == 0, done.stderr
-    return {**json.loads(done.stdout), "seconds": time.monotonic() - started}
+    return json.loads(done.stdout)
 
 
 def items(path, commands=(), paths=()):
@@ -201,7 +200,7 @@ def test_of_a_long_file_64_mb_are_read_and_the_rest_is_a_gap(tmp_path):
     seen = opened(file)
     assert (seen["texts"], seen["gaps"]) == ([MAX_TEXT_BYTES], [[str(file), "only the first 64 MB were read"]])
     assert seen["megabytes"] < 300
-    assert seen["seconds"] < 5
+    assert seen["cpu_seconds"] < 5
 
 
 @pytest.mark.parametrize("special", ["/dev/zero", "fifo", "socket"])
@@ -219,7 +218,7 @@ def test_what_is_no_plain_file_is_refused_at_once(tmp_path, special):
         assert gaps(write(tmp_path, {"lscpu": "cpu"})).keys() == {special}
 
 
-@pytest.mark.parametrize("name", ["no/such/file", "nul\0byte", "x" * 5000])
+@pytest.mark.parametrize("name", ["", "no/such/file", "nul\0byte", "x" * 5000])
 def test_a_path_that_leads_nowhere_is_one_line(name):
     with pytest.raises(SourceError, match="give a folder, a file"):
         open_source(name)
@@ -270,7 +269,7 @@ def test_endless_standard_input_is_read_to_the_limit():
     assert (lines["texts"], lines["gaps"]) == ([MAX_TEXT_BYTES], [["stdin", "only the first 64 MB were read"]])
     for result in (seen, lines):
         assert result["megabytes"] < 500
-        assert result["seconds"] < 5
+        assert result["cpu_seconds"] < 5
 
 
 def test_a_terminal_as_standard_input_is_refused():

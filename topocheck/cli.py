@@ -144,7 +144,8 @@ def _render(report: Report, format_: str, *, verbose: bool, to_screen: bool) -> 
 
 
 def _nothing(report: Report) -> str:
-    """Why there is nothing to report."""
-    gap = next(iter(report.gaps), None)
-    reason = f" ({gap.input}: {gap.reason})" if gap else ""
-    return f"{report.source.name}: nothing in it is the output of a tool topocheck reads{reason}"
+    """Why there is nothing to report, and what to give instead."""
+    name, gaps = report.source.name, report.gaps
+    said = "; ".join(gap.reason if gap.input == name else f"{gap.input}: {gap.reason}" for gap in gaps[:3])
+    more = f"; {len(gaps) - 3} more" if len(gaps) > 3 else ""
+    return f"{name}: {said or 'no file in it'}{more}: give a capture, or what lspci -vv or nvidia-smi topo -m printed"

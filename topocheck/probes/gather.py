@@ -10,9 +10,12 @@ from typing import Any
 
 from topocheck.facts import Fact, Gap
 from topocheck.probes import TEXT_PROBES, TREE_PROBES, TextEntry
+from topocheck.probes.lines import SNIFF_CHARS
 from topocheck.sources.base import Missing, Raw, Source, mangle
 
-_SNIFF_CHARS = 2_000_000  # of a long text, its head and its tail are looked at
+# A text is looked at in pieces of what a sniff looks at; of a very long one the beginning and the end.
+_OVERLAP_CHARS = 4096
+_PIECES = 3
 
 
 def gather(source: Source) -> list[Fact]:
@@ -40,11 +43,9 @@ def read_text(raw: Raw) -> list[Fact]:
     if recognised(facts):
         return facts
     found: list[Fact] = []
-    looked_at = (
-        raw.text if len(raw.text) <= 2 * _SNIFF_CHARS else f"{raw.text[:_SNIFF_CHARS]}\n{raw.text[-_SNIFF_CHARS:]}"
-    )
+    pieces = _pieces(raw.text)
     for entry in TEXT_PROBES:
-        if entry is not named and _sniff(entry, looked_at):
+        if entry is not named and any(_sniff(entry, piece) for piece in pieces):
             found += _parse(entry, raw)
     if facts or found:
         return facts + found
@@ -69,6 +70,12 @@ def _parse(entry: TextEntry, raw: Raw) -> list[Fact]:
         command = raw.input.replace("_", " ")
         return list(_guarded(entry.module, lambda probe: probe.parse(raw.text, command=command)))
     return list(_guarded(entry.module, lambda probe: probe.parse(raw.text)))
+
+
+def _pieces(text: str) -> list[str]:
+    step = SNIFF_CHARS - _OVERLAP_CHARS
+    starts = list(range(0, max(1, len(text) - _OVERLAP_CHARS), step))
+    return [text[start : start + SNIFF_CHARS] for start in (*starts[:_PIECES], *starts[_PIECES:][-1:])]
 
 
 def _sniff(entry: TextEntry, text: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from topocheck.errors import SourceError
 from topocheck.sources.base import Source
-from topocheck.sources.reading import reason_of
+from topocheck.sources.reading import printable, reason_of
 
 
 def open_source(spec: str | None, *, root: str | None = None, budget_s: float = 20.0) -> Source:
@@ -18,18 +18,26 @@ def open_source(spec: str | None, *, root: str | None = None, budget_s: float = 
     if spec is None:
         from topocheck.sources.live import LiveSource
 
+        if root is not None and not Path(root).is_dir():
+            raise SourceError(f"{root}: no such folder: give the one this machine's /sys and /proc lie in")
         return LiveSource(root=root or "/", budget_s=budget_s)
     from topocheck.sources.text import open_file, open_stdin
 
     if spec in ("-", "/dev/stdin"):
         return open_stdin()
-    try:
-        mode = Path(spec).stat().st_mode
-    except (OSError, ValueError) as error:
-        reason = reason_of(error) if isinstance(error, OSError) else "no such file"
-        raise SourceError(f"{spec}: {reason}: give a folder, a file, or - for standard input") from None
-    if stat.S_ISDIR(mode):
+    if stat.S_ISDIR(_mode(spec)):
         from topocheck.sources.folder import FolderSource
 
         return FolderSource(spec)
     return open_file(spec)
+
+
+def _mode(path: str) -> int:
+    """The kind of file a path leads to; SourceError if it leads nowhere."""
+    if not path:  # pathlib would take it for the current folder
+        raise SourceError("the name of the input is empty: give a folder, a file, or - for standard input")
+    try:
+        return Path(path).stat().st_mode
+    except (OSError, ValueError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else "no such file"
+        raise SourceError(f"{printable(path)}: {reason}: give a folder, a file, or - for standard input") from None
