@@ -222,7 +222,10 @@ class Topology:
             at = self.parents.get(at)
 
     def path_up(self, device: Device) -> list[PcieLink]:
-        """The PCIe links between a device and its root, the device's own first."""
+        """The PCIe links between a device and its root, the device's own first; none for a GPU whose traffic takes
+        C2C to its CPU."""
+        if device.part and device.part.c2c:
+            return []
         if device.bdf is None:
             link = self.links.get(device.id)
             return [link] if link else []

@@ -53,14 +53,14 @@ def flat_tree(node: Topology) -> bool:
 
 
 def on_other_socket(node: Topology, gpu: Device, nic: Device) -> bool | None:
-    """Whether a pair crosses sockets: by the sockets or NUMA nodes of both, else by the word SYS; None unknown."""
+    """Whether a pair crosses sockets: only at SYS, and then by the sockets or NUMA nodes of both; None unknown."""
+    cls = node.pcie_class(gpu.id, nic.id)
+    if cls != "SYS":
+        return None if cls is None else False
     sockets = node.socket_of(gpu), node.socket_of(nic)
     if None not in sockets:
         return sockets[0] != sockets[1]
-    if gpu.numa_node is not None and gpu.numa_node == nic.numa_node:
-        return False
-    cls = node.pcie_class(gpu.id, nic.id)
-    return None if cls is None else cls == "SYS"
+    return gpu.numa_node is None or gpu.numa_node != nic.numa_node
 
 
 def row_of(node: Topology, gpu: Device, nic: Device | None = None) -> tuple[Evidence, ...]:

@@ -15,7 +15,7 @@ from topocheck.build.links import device_links
 from topocheck.build.machine import machine_of
 from topocheck.build.nics import matrix_nic_ids, nics_of
 from topocheck.build.numa import numa_nodes_of, numa_of_roots, with_matrix_numa
-from topocheck.build.pci import functions_of, links_of, parents_of, with_boot_limits
+from topocheck.build.pci import chain_of, functions_of, links_of, parents_of, with_boot_limits
 from topocheck.build.roles import with_roles
 from topocheck.build.said import Said, sort_facts
 from topocheck.facts import Evidence, Fact, Gap, PciFunction
@@ -45,9 +45,8 @@ def build(facts: Iterable[Fact]) -> Topology:
     nodes = numa_nodes_of(said.numa)
     gpus, differ = with_matrix_numa(gpus_of(said, functions), said.matrices[0] if said.matrices else None, nodes)
     nics = nics_of(said, functions)
-    chains = {d.id: _chain(d.bdf, parents) for d in (*gpus, *nics)}
-    roots = {d: chain[-1] if chain and chain[-1].startswith("root:") else None for d, chain in chains.items()}
-    root_numa = numa_of_roots((*gpus, *nics), roots)
+    chains = {d.id: chain_of(d.bdf, parents) if d.bdf else [] for d in (*gpus, *nics)}
+    root_numa = numa_of_roots(functions, parents)
     far = _distances(said, gpus, nics, chains, bridges, root_numa)
     nics, assignment = with_roles(nics, gpus, lambda a, b: far.pcie.get(frozenset((a, b))))
     links = with_boot_limits(links_of(functions, parents), said.limits, functions)
@@ -76,16 +75,6 @@ def build(facts: Iterable[Fact]) -> Topology:
         assumptions=tuple(said.assumptions),
         events=tuple(said.events),
     )
-
-
-def _chain(bdf: str | None, parents: Mapping[str, str]) -> list[str]:
-    """A function and everything above it, its root last."""
-    chain: list[str] = []
-    at = bdf
-    while at and at not in chain:
-        chain.append(at)
-        at = parents.get(at)
-    return chain
 
 
 def _distances(

@@ -64,8 +64,7 @@ def tree_class(
         return None
     meet = next((x for x in up_a if x in up_b), None)
     if meet is None:
-        node_a = a.numa_node if a.numa_node is not None else root_numa.get(up_a[-1])
-        node_b = b.numa_node if b.numa_node is not None else root_numa.get(up_b[-1])
+        node_a, node_b = root_numa.get(up_a[-1], a.numa_node), root_numa.get(up_b[-1], b.numa_node)
         if node_a is None or node_b is None:
             return None
         return "NODE" if node_a == node_b else "SYS"

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from topocheck.build.merge import merged
-from topocheck.facts import Matrix, MatrixRow, NumaNode
+from topocheck.build.pci import chain_of
+from topocheck.facts import Matrix, MatrixRow, NumaNode, PciFunction
 from topocheck.graph import Device, Disagreement, Numa
 
 
@@ -72,11 +73,12 @@ def expand(text: str, most: int = 4096) -> list[int]:
     return numbers
 
 
-def numa_of_roots(devices: Iterable[Device], roots: Mapping[str, str | None]) -> dict[str, int]:
-    """Host bridge → the NUMA node of most devices below it."""
+def numa_of_roots(functions: Mapping[str, PciFunction], parents: Mapping[str, str]) -> dict[str, int]:
+    """Host bridge → the NUMA node that most functions below it state."""
     votes: dict[str, list[int]] = {}
-    for device in devices:
-        root = roots.get(device.id)
-        if root and device.numa_node is not None:
-            votes.setdefault(root, []).append(device.numa_node)
+    for bdf, function in functions.items():
+        if function.numa_node is not None:
+            top = chain_of(bdf, parents)[-1]
+            if top.startswith("root:"):
+                votes.setdefault(top, []).append(function.numa_node)
     return {root: max(sorted(set(seen)), key=seen.count) for root, seen in votes.items()}

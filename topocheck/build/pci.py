@@ -62,6 +62,14 @@ def parents_of(functions: Mapping[str, PciFunction]) -> dict[str, str]:
     return parents
 
 
+def chain_of(bdf: str, parents: Mapping[str, str]) -> list[str]:
+    """A function and everything above it, its root last."""
+    chain = [bdf]
+    while (above := parents.get(chain[-1])) and above not in chain:
+        chain.append(above)
+    return chain
+
+
 def _bus(f: PciFunction) -> int:
     return int(f.bdf.split(":")[1], 16)
 
