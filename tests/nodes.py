@@ -55,7 +55,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Expect:
-    """What must be said of the fault. `loss` is one figure, `range` a typical price; None: not looked at."""
+    """What must be said: `loss` one figure, `range` a typical price; None: not looked at; rule "none": nothing."""
 
     rule: str
     severity: str
@@ -127,5 +127,7 @@ def _edit(node: str, entry: dict[str, Any]) -> Edit:
     unknown = {key for step in [entry, *steps] for key in step} - known
     assert not unknown, f"{node}: {entry['name']}: unknown keys {sorted(unknown)}"
     changes = tuple(Change(**{_CHANGE_KEYS[key]: step[key] for key in _CHANGE_KEYS if key in step}) for step in steps)
-    expect = {key: tuple(value) if isinstance(value, list) else value for key, value in entry["expect"].items()}
+    expect: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in entry["expect"].items()
+    }
     return Edit(node, entry["name"], entry["about"], changes, tuple(entry.get("drop", ())), Expect(**expect))

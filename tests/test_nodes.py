@@ -9,10 +9,13 @@ from pathlib import Path
 
 import nodes
 import pytest
+
 from topocheck.check import check
 from topocheck.rules import ALL
 
 EDITS = [edit for name in nodes.names() for edit in nodes.edits(name)]
+FAULTS = [edit for edit in EDITS if edit.expect.rule != "none"]
+HARMLESS = [edit for edit in EDITS if edit.expect.rule == "none"]
 
 
 @pytest.mark.parametrize("name", nodes.names())
@@ -24,7 +27,7 @@ def test_a_healthy_node_has_no_fault(name: str) -> None:
     assert not report.gaps
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: f"{edit.node}-{edit.name}")
+@pytest.mark.parametrize("edit", FAULTS, ids=lambda edit: f"{edit.node}-{edit.name}")
 def test_one_fault_is_one_finding(edit: nodes.Edit, tmp_path: Path) -> None:
     expect = edit.expect
     if expect.rule not in {rule.ID for rule in ALL}:
@@ -44,6 +47,8 @@ def test_one_fault_is_one_finding(edit: nodes.Edit, tmp_path: Path) -> None:
         f"{f.rule} {f.severity} {f.subjects}" for f in report.findings if f is not finding and f.severity != "info"
     ]
     assert others == []
+    if finding.price is not None and finding.price.range is not None:
+        assert 0 <= finding.price.range[0] <= finding.price.range[1] <= 1
     if expect.loss is not None:
         assert finding.price is not None and finding.price.loss is not None, finding.price
         assert finding.price.loss == pytest.approx(expect.loss, abs=0.0006)
@@ -53,6 +58,14 @@ def test_one_fault_is_one_finding(edit: nodes.Edit, tmp_path: Path) -> None:
         assert finding.price.loss is None
         assert finding.price.range == pytest.approx(expect.range, abs=0.0006)
     assert report.verdict == {"error": "failed", "warning": "degraded", "info": "healthy"}[expect.severity]
+
+
+@pytest.mark.parametrize("edit", HARMLESS, ids=lambda edit: f"{edit.node}-{edit.name}")
+def test_what_is_no_fault_is_not_told(edit: nodes.Edit, tmp_path: Path) -> None:
+    healthy = check(str(nodes.healthy(edit.node))).report
+    report = check(str(nodes.apply(edit.node, edit, tmp_path))).report
+    assert [(f.rule, f.subjects) for f in report.findings] == [(f.rule, f.subjects) for f in healthy.findings]
+    assert report.verdict == "healthy"
 
 
 @pytest.mark.parametrize("name", nodes.names())
