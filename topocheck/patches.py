@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from topocheck.graph import Device, PcieLink, Topology
 
@@ -38,7 +38,16 @@ class MoveNic(NamedTuple):
     nic: str
 
 
-Patch = SetLink | SetPort | AddNic | MoveNic
+class SetField(NamedTuple):
+    """A setting becomes what it should be: of the port of a NIC, of a device, or (subject "") of the machine."""
+
+    subject: str
+    field: str
+    value: object
+    port: int | None = None
+
+
+Patch = SetLink | SetPort | AddNic | MoveNic | SetField
 
 
 def patched(node: Topology, patches: tuple[Patch, ...]) -> Topology:
@@ -55,6 +64,8 @@ def _apply(node: Topology, patch: Patch) -> Topology:
     if isinstance(patch, SetPort):
         nic = node.by_id.get(patch.nic)
         return node if nic is None else node.replaced(_set_port(nic, patch))
+    if isinstance(patch, SetField):
+        return _set_field(node, patch)
     if isinstance(patch, MoveNic):
         own = {gpu: tuple(n for n in nics if n != patch.nic) for gpu, nics in node.assignment.items()}
         moved = replace(node, assignment={**own, patch.gpu: (patch.nic,)})
@@ -94,6 +105,19 @@ def _set_port(nic: Device, patch: SetPort) -> Device:
         for p in nic.ports
     )
     return replace(nic, ports=ports)
+
+
+def _set_field(node: Topology, patch: SetField) -> Topology:
+    change: dict[str, Any] = {patch.field: patch.value}
+    if not patch.subject:
+        return replace(node, machine=replace(node.machine, **change))
+    device = node.by_id.get(patch.subject)
+    if device is None:
+        return node
+    if patch.port is None:
+        return node.replaced(replace(device, **change))
+    ports = tuple(replace(p, **change) if p.port == patch.port else p for p in device.ports)
+    return node.replaced(replace(device, ports=ports))
 
 
 def _add_nic(node: Topology, patch: AddNic) -> Topology:
