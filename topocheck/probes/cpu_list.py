@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 MAX_CPU = 8191  # the largest NR_CPUS a kernel is built with: a larger number is no CPU
+MAX_NODE = 1023  # the same for NUMA nodes (MAX_NUMNODES)
 
 _PART = re.compile(r"(\d{1,5})(?:-(\d{1,5})(?::(\d{1,5}))?)?")
 

@@ -32,7 +32,7 @@ _SNIFF = re.compile(
     r"|fi_info:[^\S\n]*$|fi_getinfo: -\d|domain: [\w-]{1,40}-(?:rdm|dgrm)\b)",
     re.MULTILINE,
 )
-_DOMAIN = re.compile(r"((?:rdmap|efa)[\w.]{1,40})-(?:rdm|dgrm)")
+_DOMAIN = re.compile(r"((?:rdma[pP]|efa)[\w.]{1,40})-(?:rdm|dgrm)")
 _PCI_NAME = re.compile(r"rdma(?:P(\d{1,5}))?p(\d{1,3})s(\d{1,2})(?:f([0-7]))?")
 _FAILED = re.compile(r"fi_getinfo: -\d+")
 _BLOCK_ENDS = ("---", "fi_info:")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from topocheck.facts import Evidence
@@ -40,17 +41,21 @@ def lines(text: str) -> Iterator[Line]:
 
 def lines_with(text: str, words: Sequence[str]) -> Iterator[Line]:
     """The lines that hold one of the words, found without looking at the others (a kernel log has millions)."""
-    following = {word: text.find(word) for word in words}
+    ahead = [(at, word) for word in words if (at := text.find(word)) >= 0]
+    heapify(ahead)
     counted_to, number = 0, 1
-    while found := [at for at in following.values() if at >= 0]:
-        at = min(found)
-        start = text.rfind("\n", counted_to, at) + 1 or counted_to
+    while ahead:
+        at = ahead[0][0]
+        start = max(text.rfind("\n", counted_to, at) + 1, counted_to)
         end = text.find("\n", at)
         end = len(text) if end < 0 else end
         number += text.count("\n", counted_to, start)
         yield _line(text, start, end, number)
         counted_to = start
-        following = {w: text.find(w, end) if 0 <= p < end else p for w, p in following.items()}
+        while ahead and ahead[0][0] < end:
+            word = ahead[0][1]
+            at = text.find(word, end)
+            heapreplace(ahead, (at, word)) if at >= 0 else heappop(ahead)
 
 
 def sniffed(pattern: re.Pattern[str], text: str) -> bool:

@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterable
 
 from topocheck.facts import Fact, Gap, Host, NumaNode
-from topocheck.probes.cpu_list import kernel_form, spell_cpus
+from topocheck.probes.cpu_list import MAX_NODE, kernel_form, spell_cpus
 from topocheck.probes.lines import lines, sniffed
 
 INPUT = "lscpu"
@@ -74,7 +74,7 @@ def _read(text: str) -> tuple[Summary, dict[int, str], Table]:
     header: list[str] = []
     for line in lines(text):
         key, _, value = line.text.partition(":")
-        if match := _NODE.match(line.text):
+        if (match := _NODE.match(line.text)) and int(match[1]) <= MAX_NODE:
             lists.setdefault(int(match[1]), match[2])
         elif key in _KEYS and value.strip():
             summary.setdefault(key, []).append(value.strip())

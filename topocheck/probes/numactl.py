@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from topocheck.facts import Fact, Gap, NumaNode
-from topocheck.probes.cpu_list import kernel_form, parse_cpus
+from topocheck.probes.cpu_list import MAX_NODE, kernel_form, parse_cpus
 from topocheck.probes.lines import Line, lines, sniffed
 
 INPUT = "numactl -H"
@@ -59,7 +59,7 @@ class _Reader:
         self.in_cpus = False
 
     def take(self, line: Line) -> None:
-        if match := _NODE.match(line.text):
+        if (match := _NODE.match(line.text)) and int(match[1]) <= MAX_NODE:
             self._field(self._node(int(match[1])), match[2], match[3])
         elif match := _AVAILABLE.match(line.text):
             for number in sorted(parse_cpus(match[1]) or ()):

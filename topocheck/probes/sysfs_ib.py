@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from topocheck.facts import Evidence, Fact, full_bdf
@@ -34,7 +33,7 @@ def _device(source: Source, path: str) -> rdma.DeviceDraft:
     device.put("bdf", _last_bdf(real))
     if real and "/virtual/" in real:
         device.put("software", True)
-    device.put("vf_of", _last_bdf(source.realpath(f"{path}/device/physfn")))
+    device.put("vf_of", full_bdf((source.realpath(f"{path}/device/physfn") or "").rpartition("/")[2]))
     device.put("vendor_id", rdma.vendor(source.read(f"{path}/device/vendor") or ""))
     driver = (source.realpath(f"{path}/device/driver") or "").rpartition("/")[2]
     device.put("efa", driver == "efa" or device.fields.get("vendor_id") == _AMAZON)
@@ -77,5 +76,5 @@ def _interface(source: Source, device: str, port: int) -> str | None:
 
 def _last_bdf(path: str | None) -> str | None:
     """The PCI function nearest to the device in a path of /sys/devices."""
-    found = [bdf for part in re.split("/", path or "") if (bdf := full_bdf(part))]
+    found = [bdf for part in (path or "").split("/") if (bdf := full_bdf(part))]
     return found[-1] if found else None
