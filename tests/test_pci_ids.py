@@ -33,8 +33,10 @@ def function(name=None, **ids):
         (("0200", "14e4", "1760"), "nic"),  # BCM57608
         (("0200", "14e4", "1750"), "nic"),  # BCM57508
         (("0200", "14e4", "165f"), None),  # BCM5720
+        (("0200", "14e4", "16d8"), None),  # BCM57416, 10GBASE-T
         (("0200", "8086", "1592"), "nic"),  # E810-C
         (("0200", "8086", "1563"), None),  # X550
+        (("0200", "8086", "188e"), None),  # E823-C, 1 Gb/s
         (("0280", "8086", "2725"), None),  # Wi-Fi
         (("0208", "8086", "24f0"), "nic"),  # Omni-Path
         (("0200", "1dd8", "1002"), "nic"),
@@ -62,6 +64,8 @@ def test_devices_by_id(ids, kind):
         ("Amazon.com, Inc. Elastic Fabric Adapter (EFA)", "1d0f", "nic"),
         ("Amazon.com, Inc. Elastic Network Adapter (ENA)", "1d0f", None),
         ("Broadcom Inc. and subsidiaries BCM57608 10Gb/25Gb/50Gb/100Gb/200Gb/400Gb Ethernet", "14e4", "nic"),
+        ("Broadcom Inc. and subsidiaries BCM57508 NetXtreme-E 10Gb/25Gb/40Gb/50Gb/100Gb/200Gb Ethernet", "14e4", "nic"),
+        ("Broadcom Inc. and subsidiaries NetXtreme II BCM57500S Gigabit Ethernet", "14e4", None),
         ("Broadcom Inc. and subsidiaries NetXtreme BCM5720 Gigabit Ethernet PCIe", "14e4", None),
         ("Intel Corporation Ethernet Controller E810-C for QSFP", "8086", "nic"),
         ("Intel Corporation Ethernet Controller X710 for 10GBASE-T", "8086", None),

@@ -55,14 +55,14 @@ _CLASS_NAMES = {
 }
 _DISPLAY = frozenset({"0300", "0302", "0380"})
 _NETWORK = frozenset({"0200", "0207", "0208", "0280"})
-_NVSWITCH = frozenset({"1ac2", "1af1", "22a3", "22a4"})  # V100, A100, H100, and the spare id of nvidia's open modules
-_EFA = frozenset({"efa0", "efa1", "efa2", "efa3"})
+_NVSWITCH = frozenset({"1ac2", "1af1", "22a3"})  # on V100, A100, H100 boards; later ones are no PCI functions
+_EFA = frozenset({"efa0", "efa1", "efa2", "efa3", "efa4"})
 _MANA = frozenset({"00ba", "00b9"})  # VF and PF
 _HFI1 = frozenset({"24f0", "24f1"})
-# bnxt_en parts that bnxt_re drives: BCM574xx/575xx/576xx/578xx and their RDMA partitions and VFs.
-_BNXT = re.compile(r"1750|1751|1752|1760|1605|1606|1614|16c1|16d[6-9c3]|16e[23bdf]|16f1|18[0-2][0-9a-f]")
-# ice parts that irdma drives: E810, E822, E823, E825, E830.
-_IRDMA = re.compile(r"159[123]|159[9ab]|188[a-e]|189[0-9a]|124[c-f]|151d|12d[1-5]|579[cdef]")
+# bnxt_en parts of 100 Gb/s and more: BCM57454, BCM5750x, BCM5760x, their partitions and VFs.
+_BNXT = re.compile(r"1614|175[0-2]|176[0-3]|180[0-9]|1819")
+# ice parts that irdma drives, without the 1 and 10 Gb/s ones: E810, E822, E823, E825, E830.
+_IRDMA = re.compile(r"159[1239ab]|188[abc]|189[01278]|124[cd]|151d|579[cde]|12d[1-58acde]")
 _PENSANDO_NICS = frozenset({"1002", "1003", "1009"})
 
 _NOT_A_GPU = re.compile(
@@ -76,10 +76,8 @@ _MELLANOX_NIC_NAME = re.compile(
     r"ConnectX|Connect-IB|InfiniHost|integrated .*network controller|MT2[78][0-9]{3} Family"
 )
 _NOT_A_NIC = re.compile(r"Flash [Rr]ecovery|Bridge|Management|DMA|Crypto|SNAP|CAPI|RMA\b")
-_BNXT_NAME = re.compile(
-    r"BCM5?7(?:41[2-9]|45[0-9X]|5[0-9]{2}|50X|6[0-9]{2}|8[0-9]{2}[^0-9])|NetXtreme-E .*RDMA|BCM578\d\d "
-)
-_IRDMA_NAME = re.compile(r"\bE8(?:10|22|23|25|30)\b")
+_BNXT_NAME = re.compile(r"BCM57(?:454|5[0-9]{2}|50X|60[0-9]) (?!Gigabit)")
+_IRDMA_NAME = re.compile(r"\bE8(?:10|22|23|25|30)\b(?!.*(?:10GBASE| 1GbE))")
 
 
 def vendor_of_name(name: str) -> str | None:
