@@ -96,6 +96,7 @@ class PciFunction:
     dead: bool = False  # config space ff: "rev ff", "Unknown header type 7f"
     access_denied: bool = False  # capabilities not shown: not root
     serial: str | None = None  # Device Serial Number
+    iommu_type: str | None = None  # of its IOMMU group: "identity", "DMA", "DMA-FQ"
     lines: Lines = field(default_factory=dict)
 
 
@@ -141,6 +142,14 @@ class GpuState:
     numa_node: int | None = None
     lost: str | None = None  # the text by which the driver calls it lost ("ERR!", "GPU is lost", "Unknown Error")
     recovery_action: str | None = None
+    persistence: bool | None = None
+    power_limit_w: float | None = None
+    application_clock_mhz: int | None = None  # graphics
+    ecc: bool | None = None
+    ecc_uncorrectable: int | None = None  # since the driver was loaded ("Volatile"), SRAM and DRAM together
+    remap_pending: bool | None = None  # rows or pages
+    remap_failed: bool | None = None
+    slowdowns: frozenset[str] | None = None  # active hardware reasons: "HW Thermal Slowdown", …
     lines: Lines = field(default_factory=dict)
 
 
@@ -243,6 +252,7 @@ class Host:
     iommu_type: str | None = None
     driver_error: str | None = None  # NVML cannot start: its own words
     cpu_count: int | None = None
+    numa_balancing: int | None = None  # the sysctl: 0 off, bit 0 balancing, bit 1 memory tiering
     line: Evidence | None = None
 
 

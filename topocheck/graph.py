@@ -160,6 +160,8 @@ class Machine:
     driver_error_line: Evidence | None = None
     fabric_manager: str | None = None
     modules: frozenset[str] | None = None
+    numa_balancing: int | None = None
+    lines: Lines = field(default_factory=dict)  # by the field's name here: the first input that states it
     platform: str | None = None
     topology_file: bool | None = None
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 
 from topocheck.build.merge import merged
-from topocheck.facts import Host
+from topocheck.facts import Evidence, Host
 from topocheck.graph import Machine
 
 
@@ -31,4 +32,13 @@ def machine_of(hosts: Iterable[Host]) -> Machine:
         driver_error_line=error.line if error else None,
         fabric_manager=host.fabric_manager,
         modules=host.modules,
+        numa_balancing=host.numa_balancing,
+        lines=_lines(known),
     )
+
+
+def _lines(hosts: list[Host]) -> dict[str, Evidence]:
+    """The line behind each value that has one of its own."""
+    names = [f.name for f in fields(Host) if f.name not in ("witness", "line")]
+    stated = ((name, host.line) for host in reversed(hosts) for name in names if getattr(host, name) is not None)
+    return {name: line for name, line in stated if line}

@@ -1,4 +1,4 @@
-"""Small files that say which machine this is: name, boot, product, whether it is a VM or we are in a container."""
+"""Small files of the machine: its name, boot, product, NUMA balancing, whether it is a VM or we are in a container."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from topocheck.sources.base import Source
 INPUT = "/proc"
 
 _CPUINFO = "/proc/cpuinfo"
+_NUMA_BALANCING = "/proc/sys/kernel/numa_balancing"
 _DMI = "/sys/class/dmi/id"
 _CONTAINER_FILES = ("/run/.containerenv", "/.dockerenv")
 _CONTAINER_CGROUP = re.compile(r"/(?:docker|kubepods|containerd|libpod|lxc|podman)\b")
@@ -25,6 +26,9 @@ def read(source: Source) -> Iterable[Fact]:
             break
     if boot_id := source.read("/proc/sys/kernel/random/boot_id"):
         yield Host("/proc/sys/kernel/random/boot_id", boot_id=boot_id)
+    if (balancing := source.read(_NUMA_BALANCING) or "").isdecimal():
+        line = Evidence(_NUMA_BALANCING, None, balancing)
+        yield Host(_NUMA_BALANCING, numa_balancing=int(balancing[:9]), line=line)
     yield from _product(source)
     yield from _virtual(source)
     yield from _container(source)

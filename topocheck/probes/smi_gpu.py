@@ -90,8 +90,28 @@ def _as_printed(text: str) -> str | None:
     return None if _LOST.fullmatch(text) else text.strip("[]") or None
 
 
+def _watts(text: str) -> float | None:
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,4})?) ?W", text)
+    return float(match[1]) if match else None
+
+
+def _switch(text: str) -> bool | None:
+    """On or off; N/A is neither: the part has no such switch."""
+    return None if word(text) is None else enabled(text)
+
+
+def _yes(text: str) -> bool | None:
+    return {"yes": True, "no": False}.get(text.lower())
+
+
+def _reset_required(text: str) -> str | None:
+    """Drivers before 560 name no recovery action, only that a reset is required."""
+    return "GPU Reset" if _yes(text) else None
+
+
 _GEN = ("pci", "pci_gpu_link_info", "pcie_gen")
 _WIDTHS = ("pci", "pci_gpu_link_info", "link_widths")
+_POWER = ("gpu_power_readings",)
 _VIRTUALIZATION = ("gpu_virtualization_mode", "virtualization_mode")
 _FIELDS = (
     _Field("model", ("", "Product Name"), ("product_name",), word),
@@ -121,8 +141,22 @@ _FIELDS = (
     _Field("fabric_state", ("Fabric", "State"), ("fabric", "state"), _as_printed),
     _Field("fabric_status", ("Fabric", "Status"), ("fabric", "status"), _as_printed),
     _Field("addressing_mode", ("", "Addressing Mode"), ("addressing_mode",), word),
+    _Field("recovery_action", ("GPU Reset Status", "Reset Required"), ("gpu_reset_status", "reset_required"),
+           _reset_required),
     _Field("recovery_action", ("", "GPU Recovery Action"), ("gpu_recovery_action",), word),
-)
+    _Field("persistence", ("", "Persistence Mode"), ("persistence_mode",), enabled),
+    _Field("power_limit_w", ("GPU Power Readings", "Current Power Limit"), (*_POWER, "current_power_limit"), _watts),
+    _Field("power_limit_w", ("Power Readings", "Power Limit"), ("power_readings", "power_limit"), _watts),
+    _Field("application_clock_mhz", ("Applications Clocks", "Graphics"), ("applications_clocks", "graphics_clock"),
+           _number),
+    _Field("ecc", ("ECC Mode", "Current"), ("ecc_mode", "current_ecc"), _switch),
+    _Field("remap_pending", ("Retired Pages", "Pending Page Blacklist"), ("retired_pages", "pending_blacklist"), _yes),
+    _Field("remap_pending", ("Remapped Rows", "Pending"), ("remapped_rows", "remapped_row_pending"), _yes),
+    _Field("remap_failed", ("Remapped Rows", "Remapping Failure Occurred"), ("remapped_rows", "remapped_row_failure"),
+           _yes),
+)  # fmt: skip
+_SLOWDOWNS = {"hw_slowdown": "HW Slowdown", "hw_thermal_slowdown": "HW Thermal Slowdown",
+              "hw_power_brake_slowdown": "HW Power Brake Slowdown"}  # fmt: skip
 
 
 def state(witness: str, index: int | None, bdf: str, line: Evidence, values: Iterable[Value]) -> GpuState:
@@ -139,9 +173,26 @@ def state(witness: str, index: int | None, bdf: str, line: Evidence, values: Ite
             name = value.path[-1].replace("_", " ").title()
             health[name] = value.text
             lines[f"fabric_health {name}"] = value.line
+        _count(value, found, lines)
         _trouble(value, bool(read), found, lines)
     found["vgpu"] = vgpu_profile(found.get("model")) or found.get("vgpu")
     return GpuState(witness, index, fabric_health=tuple(health.items()), lines=lines, **found)
+
+
+def _count(value: Value, found: dict[str, Any], lines: dict[str, Evidence]) -> None:
+    """Adds up what is printed on several lines: uncorrectable errors since the driver's load, and the hardware's
+    reasons to hold the clocks ("Clocks Event Reasons", or "… Throttle Reasons" before driver 535)."""
+    section, key = value.path[-2] if len(value.path) > 1 else "", value.path[-1].lower().replace(" ", "_")
+    if section.lower() == "volatile" and "uncorrectable" in key and (errors := _number(value.text)) is not None:
+        found["ecc_uncorrectable"] = found.get("ecc_uncorrectable", 0) + errors
+        if errors or "ecc_uncorrectable" not in lines:
+            lines["ecc_uncorrectable"] = value.line
+    reasons = re.fullmatch(r"clocks.(?:event|throttle).reasons", section, re.IGNORECASE)
+    name = _SLOWDOWNS.get(re.sub(r"^clocks_(?:event|throttle)_reason_", "", key)) if reasons else None
+    if name and value.text in ("Active", "Not Active"):
+        active = {name} if value.text == "Active" else set()
+        found["slowdowns"] = found.get("slowdowns", frozenset()) | active
+        lines[name] = value.line
 
 
 def _trouble(value: Value, is_field: bool, found: dict[str, Any], lines: dict[str, Evidence]) -> None:
