@@ -17,16 +17,8 @@ def parse_cpus(text: str) -> frozenset[int] | None:
     >>> sorted(parse_cpus("0-6:2, 8 9"))
     [0, 2, 4, 6, 8, 9]
     """
-    cpus: set[int] = set()
-    for part in text.replace(",", " ").split():
-        match = _PART.fullmatch(part)
-        if match is None:
-            return None
-        first, last, stride = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
-        if last > MAX_CPU or first > last or stride == 0:
-            return None
-        cpus.update(range(first, last + 1, stride))
-    return frozenset(cpus)
+    runs = _runs(text)
+    return None if runs is None else frozenset(cpu for first, last in runs for cpu in range(first, last + 1))
 
 
 def spell_cpus(cpus: Iterable[int]) -> str:
@@ -35,16 +27,34 @@ def spell_cpus(cpus: Iterable[int]) -> str:
     >>> spell_cpus({0, 1, 2, 5, 8, 9})
     '0-2,5,8-9'
     """
-    runs: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if runs and cpu == runs[-1][1] + 1:
-            runs[-1][1] = cpu
-        else:
-            runs.append([cpu, cpu])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return _spell([(cpu, cpu) for cpu in cpus])
 
 
 def kernel_form(text: str) -> str | None:
     """A list as printed, respelled; None if it cannot be read whole."""
-    cpus = parse_cpus(text)
-    return None if cpus is None else spell_cpus(cpus)
+    runs = _runs(text)
+    return None if runs is None else _spell(runs)
+
+
+def _runs(text: str) -> list[tuple[int, int]] | None:
+    """First and last CPU of each part, in the order printed; a stride makes parts of one CPU."""
+    runs: list[tuple[int, int]] = []
+    for part in text.replace(",", " ").split():
+        match = _PART.fullmatch(part)
+        if match is None:
+            return None
+        first, last, stride = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if last > MAX_CPU or first > last or stride == 0:
+            return None
+        runs += [(first, last)] if stride == 1 else [(cpu, cpu) for cpu in range(first, last + 1, stride)]
+    return runs
+
+
+def _spell(runs: list[tuple[int, int]]) -> str:
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(runs):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in merged)
