@@ -183,6 +183,21 @@ def test_info_is_a_line_and_full_in_verbose():
     assert " ".join(screen(report, verbose=True).split()).count("relaxed ordering off") == 10
 
 
+def test_only_the_worst_entries_show_their_evidence_and_only_some_notes_are_shown():
+    warnings = tuple(replace(ORDERING, rule=f"PCI00{i}", message=f"mlx5_6 warning {i}") for i in range(6))
+    notes = tuple(replace(ORDERING, rule=f"NET00{i}", severity="info", message=f"mlx5_6 note {i}") for i in range(9))
+    lines = screen(replace(HEALTHY, findings=(*warnings, *notes))).splitlines()
+    assert sum("RlxdOrd-" in line for line in lines) == 4
+    assert sum("mlx5_6 warning" in line for line in lines) == 6
+    assert sum("mlx5_6 note" in line for line in lines) == 6
+    assert "   and 3 more notes (-v)" in lines
+
+
+def test_a_note_marks_nothing_in_the_table():
+    note = replace(HEALTHY, findings=(replace(ORDERING, severity="info"),))
+    assert screen(note).splitlines()[-11:] == screen(HEALTHY).splitlines()[-11:]
+
+
 def test_a_waived_finding_counts_nowhere():
     page = screen(replace(HEALTHY, findings=(replace(WIDTH, waived=True),)))
     assert page.splitlines()[1].startswith("HEALTHY  1 waived   40 rules ran")
