@@ -85,6 +85,15 @@ def test_grep_of_a_tree_hangs_nothing_under_a_stranger():
     assert gaps(facts) == ["1 lines of the tree without the branch they belong to"]
 
 
+def test_tree_with_a_bus_range_that_ends_before_it_begins():
+    by_bdf = functions(lspci_tree.parse("-[0000:00]---01.0-[09-02]--+-00.0\n                              \\-00.1\n"))
+    assert {bdf: fact.parent for bdf, fact in by_bdf.items()} == {
+        "0000:00:01.0": "",
+        "0000:09:00.0": "0000:00:01.0",
+        "0000:09:00.1": "0000:00:01.0",
+    }
+
+
 def test_tree_lines_without_their_root_are_a_gap():
     tree = fixture("lspci_tree/tv.txt").split("\n")
     facts = list(lspci_tree.parse("\n".join(tree[4:6] + tree[7:9])))

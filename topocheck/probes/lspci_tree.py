@@ -126,7 +126,7 @@ class _Tree:
             at = bridge.end() if bridge else device.end()
             if bridge is None:
                 break
-            node.secondary, node.subordinate = secondary, int(bridge.group(2) or bridge.group(1), 16)
+            node.secondary, node.subordinate = secondary, max(secondary, int(bridge.group(2) or "0", 16))
             branch = _Branch(bridge.start(3), branch.root, range(secondary, node.subordinate + 1), node.bdf)
             if bridge.group(3):
                 self.open.append(branch)
