@@ -18,6 +18,7 @@ LAYERS = (
     ("finding",),
     ("patches", "nearness", "nvlink"),
     ("model",),
+    ("ring",),
     ("build",),
     ("graph", "view"),
     ("probes",),

@@ -8,10 +8,13 @@ limits nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import NamedTuple
 
 from topocheck.graph import RANK, SWITCH_LOCAL, Device, PcieLink, Topology
-from topocheck.hardware import network, pcie
+from topocheck.hardware import gpus, network, pcie
+from topocheck.hardware.gpus import nvlink_achievable_gb_per_s
+from topocheck.ring import slowest_edge
 
 # GPUDirect RDMA lost on a path beyond the switch: prediction.md section 2, `far_nic`, 0.440-0.638 over 5 rows.
 _FAR_NIC = 0.500
@@ -25,10 +28,14 @@ class Scenario(NamedTuple):
     node-nics  the same; B is the sum over the node, what an inter-node ring follows
     gpu-host   every GPU to its host memory; B is the subject GPU's
     nic-host   the subject NIC alone to host memory
+    ring       the best ring through all GPUs of the node; B is its slowest edge's
+    nvlink     the subject GPU's NVLinks together
+    gpu-pair   a copy from the subject GPU to the other one, alone, over the best path they have
     """
 
     kind: str
     subject: str = ""
+    other: str = ""
 
 
 class Bandwidth(NamedTuple):
@@ -98,6 +105,12 @@ def nics_in_use(node: Topology, gpu: Device) -> list[Device]:
 
 def bandwidth(node: Topology, scenario: Scenario) -> Bandwidth | None:
     """B of a scenario on this node; None where the node has not what the scenario needs."""
+    if scenario.kind in ("nvlink", "gpu-pair"):
+        b = _over_nvlink(node, scenario) or _over_pcie(node, scenario)
+        return None if b is None else Bandwidth(b, b, nominal=False)
+    if scenario.kind == "ring":
+        slowest = slowest_edge([g.id for g in node.gpus], ring_edges(node))
+        return None if slowest is None else Bandwidth(slowest, slowest, False)
     if scenario.kind in ("gpu-nic", "node-nics"):
         flows, capacity, nominal = _rdma(node)
     elif scenario.kind == "gpu-host":
@@ -114,6 +127,28 @@ def bandwidth(node: Topology, scenario: Scenario) -> Bandwidth | None:
         return Bandwidth(sum(rates), min(by_owner.values()), nominal)
     own = by_owner.get(scenario.subject)
     return None if own is None or own == float("inf") else Bandwidth(own, min(by_owner.values()), nominal)
+
+
+def _over_nvlink(node: Topology, scenario: Scenario) -> float | None:
+    gpu = node.by_id.get(scenario.subject)
+    if gpu is None:
+        return None
+    token = node.pair_class(gpu.id, scenario.other) or ""
+    if scenario.kind == "gpu-pair":
+        links = int(token[2:]) if token.startswith("NV") else 0
+    else:
+        counts = [int(c[2:]) for pair, c in node.classes.items() if gpu.id in pair and c and c.startswith("NV")]
+        links = gpu.nvlinks_active if gpu.nvlinks_active is not None else max(counts, default=0)
+    return nvlink_achievable_gb_per_s(links, gpu.part) if links else None
+
+
+def _over_pcie(node: Topology, scenario: Scenario) -> float | None:
+    a, b = node.by_id.get(scenario.subject), node.by_id.get(scenario.other)
+    if a is None or b is None:
+        return None
+    up, down = route(node, a, b)
+    capacity = min((link_capacity_gb_per_s(x) for x in (*up, *down)), default=float("inf"))
+    return None if capacity == float("inf") else capacity
 
 
 def _rdma(node: Topology) -> tuple[list[Flow], Capacity, bool]:
@@ -156,6 +191,33 @@ def _nic_to_host(node: Topology, nic_id: str) -> tuple[list[Flow], Capacity, boo
     path = node.path_up(nic)
     capacity = {(x.id, "up"): link_capacity_gb_per_s(x) for x in path}
     return [Flow(nic.id, tuple((x.id, "up") for x in path), most)], capacity, False
+
+
+def ring_edges(node: Topology) -> dict[frozenset[str], float]:
+    """What each pair of GPUs would carry as an edge of a ring, GB/s one direction."""
+    return {frozenset((a.id, b.id)): _ring_edge(node, a, b) for a, b in combinations(node.gpus, 2)}
+
+
+def _ring_edge(node: Topology, a: Device, b: Device) -> float:
+    """NVLink by the number of links and their rates, else the slowest link of the PCIe path."""
+    cls = node.pair_class(a.id, b.id) or ""
+    if cls.startswith("NV") and cls[2:].isdigit():
+        return gpus.nvlink_ring_gb_per_s(int(cls[2:]), a.part) * min(_trained_share(a), _trained_share(b))
+    up, down = route(node, a, b)
+    read = [x for x in (*up, *down) if x.width and link_capacity_gb_per_s(x) != float("inf")]
+    if not read:
+        return pcie.ring_gb_per_s(gpus.PCIE_GTS_BESIDE_NVLINK[a.part.nvlink_gen if a.part else 0], 16)
+    slowest = min(read, key=link_capacity_gb_per_s)
+    speed = slowest.speed_gts if not slowest.asleep else slowest.can_speed_gts or slowest.max_speed_gts
+    return pcie.ring_gb_per_s(speed or 0.0, slowest.width or 0, slowest.payload_bytes or pcie.ASSUMED_PAYLOAD_BYTES)
+
+
+def _trained_share(gpu: Device) -> float:
+    """The rate its active NVLinks are trained to over that of its part, at most 1."""
+    rates = [p.rate_gb_per_s for p in gpu.nvlinks or () if p.active and p.rate_gb_per_s]
+    if not rates or gpu.part is None or not gpu.part.nvlink_gb_per_s:
+        return 1.0
+    return min(1.0, sum(rates) / len(rates) / gpu.part.nvlink_gb_per_s)
 
 
 def fair_share(flows: list[Flow], capacity: Capacity) -> list[float]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import permutations
 from typing import Any, NamedTuple, TypeVar
 
+from topocheck.facts import NvlinkPort
 from topocheck.graph import Device, PcieLink, Topology
 
 
@@ -38,6 +41,21 @@ class MoveNic(NamedTuple):
     nic: str
 
 
+class SetNvlinks(NamedTuple):
+    """A GPU's NVLinks, or those of one pair, are all up again: `links` of them."""
+
+    gpu: str
+    links: int
+    other: str | None = None
+
+
+class SetP2p(NamedTuple):
+    """Two GPUs can read and write each other's memory."""
+
+    gpu: str
+    other: str
+
+
 class SetField(NamedTuple):
     """A setting becomes what it should be: of the port of a NIC, of a device, or (subject "") of the machine."""
 
@@ -47,7 +65,55 @@ class SetField(NamedTuple):
     port: int | None = None
 
 
-Patch = SetLink | SetPort | AddNic | MoveNic | SetField
+class OwnUplink(NamedTuple):
+    """A GPU gets every shared link between it and its host bridge to itself."""
+
+    gpu: str
+
+
+class SetPayload(NamedTuple):
+    """Both ends of a PCIe link use this MaxPayload."""
+
+    link: str
+    payload_bytes: int
+
+
+class SetPci(NamedTuple):
+    """A setting of one PCI function: a field of PciFunction ("relaxed_ordering", "acs_ctl") and its value."""
+
+    bdf: str
+    field: str
+    value: object
+
+
+class SetNvlinkRate(NamedTuple):
+    """All active NVLinks of a GPU train at this rate."""
+
+    gpu: str
+    rate_gb_per_s: float
+
+
+class JoinNvlink(NamedTuple):
+    """All these GPUs reach each other over so many NVLinks."""
+
+    gpus: tuple[str, ...]
+    links: int
+
+
+Patch = (
+    SetLink
+    | SetPort
+    | AddNic
+    | MoveNic
+    | SetNvlinks
+    | SetP2p
+    | SetField
+    | OwnUplink
+    | SetPayload
+    | SetPci
+    | SetNvlinkRate
+    | JoinNvlink
+)
 
 
 def patched(node: Topology, patches: tuple[Patch, ...]) -> Topology:
@@ -58,19 +124,74 @@ def patched(node: Topology, patches: tuple[Patch, ...]) -> Topology:
 
 
 def _apply(node: Topology, patch: Patch) -> Topology:
-    if isinstance(patch, SetLink):
-        link = node.links.get(patch.link)
-        return node if link is None else replace(node, links={**node.links, patch.link: _set_link(link, patch)})
-    if isinstance(patch, SetPort):
-        nic = node.by_id.get(patch.nic)
-        return node if nic is None else node.replaced(_set_port(nic, patch))
-    if isinstance(patch, SetField):
-        return _set_field(node, patch)
-    if isinstance(patch, MoveNic):
-        own = {gpu: tuple(n for n in nics if n != patch.nic) for gpu, nics in node.assignment.items()}
-        moved = replace(node, assignment={**own, patch.gpu: (patch.nic,)})
-        return _beside(moved, patch.gpu, patch.nic)
-    return _add_nic(node, patch)
+    return _STEPS[type(patch)](node, patch)
+
+
+def _train(node: Topology, patch: SetLink) -> Topology:
+    link = node.links.get(patch.link)
+    return node if link is None else replace(node, links={**node.links, patch.link: _set_link(link, patch)})
+
+
+def _raise_port(node: Topology, patch: SetPort) -> Topology:
+    nic = node.by_id.get(patch.nic)
+    return node if nic is None else node.replaced(_set_port(nic, patch))
+
+
+def _move_nic(node: Topology, patch: MoveNic) -> Topology:
+    own = {gpu: tuple(n for n in nics if n != patch.nic) for gpu, nics in node.assignment.items()}
+    moved = replace(node, assignment={**own, patch.gpu: (patch.nic,)})
+    return _beside(moved, patch.gpu, patch.nic)
+
+
+def _own_uplink(node: Topology, patch: OwnUplink) -> Topology:
+    """The GPU's own link stays, with a chain of copies of the shared links above it up to the same root."""
+    gpu = node.by_id.get(patch.gpu)
+    if gpu is None or gpu.bdf is None:
+        return node
+    others = {x.id for g in node.gpus if g.id != gpu.id for x in node.path_up(g)}
+    links, parents, at = dict(node.links), dict(node.parents), gpu.bdf
+    for link in (x for x in node.path_up(gpu) if x.id in others):
+        copy = f"{link.id} of {gpu.id}"
+        links[copy] = replace(link, b=copy)
+        parents[at], at = copy, copy
+    if at != gpu.bdf:
+        parents[at] = list(node.climb(gpu.bdf))[-1]
+    return replace(node, links=links, parents=parents)
+
+
+def _set_payload(node: Topology, patch: SetPayload) -> Topology:
+    link = node.links.get(patch.link)
+    if link is None:
+        return node
+    for end in (link.a, link.b):
+        node = _set_pci(node, SetPci(end or "", "payload_bytes", patch.payload_bytes))
+    return replace(node, links={**node.links, patch.link: replace(link, payload_bytes=patch.payload_bytes)})
+
+
+def _set_pci(node: Topology, patch: SetPci) -> Topology:
+    known = node.functions.get(patch.bdf)
+    if known is None:
+        return node
+    changed = {patch.field: patch.value}
+    function = replace(known, **changed)  # type: ignore[arg-type]
+    bridges = {**node.bridges, patch.bdf: function} if patch.bdf in node.bridges else node.bridges
+    node = replace(node, functions={**node.functions, patch.bdf: function}, bridges=bridges)
+    device = node.by_id.get(patch.bdf)
+    return node if device is None else node.replaced(replace(device, pci=function))
+
+
+def _set_nvlink_rate(node: Topology, patch: SetNvlinkRate) -> Topology:
+    gpu = node.by_id.get(patch.gpu)
+    if gpu is None or gpu.nvlinks is None:
+        return node
+    ports = tuple(p._replace(rate_gb_per_s=patch.rate_gb_per_s) if p.active else p for p in gpu.nvlinks)
+    return node.replaced(replace(gpu, nvlinks=ports))
+
+
+def _join_nvlink(node: Topology, patch: JoinNvlink) -> Topology:
+    directed = {(a, b): f"NV{patch.links}" for a, b in permutations(patch.gpus, 2)}
+    classes = {frozenset(ends): word for ends, word in directed.items()}
+    return replace(node, classes={**node.classes, **classes}, directed={**node.directed, **directed})
 
 
 def _set_link(link: PcieLink, patch: SetLink) -> PcieLink:
@@ -81,7 +202,7 @@ def _set_link(link: PcieLink, patch: SetLink) -> PcieLink:
         speed_gts=speed,
         width=width,
         target_speed_gts=None if patch.speed_gts else link.target_speed_gts,
-        asleep=False,
+        asleep=link.asleep and patch.speed_gts is None,
         lines={},
         max_speed_gts=_at_least(link.max_speed_gts, speed),
         a_max_speed_gts=_at_least(link.a_max_speed_gts, speed),
@@ -120,6 +241,32 @@ def _set_field(node: Topology, patch: SetField) -> Topology:
     return node.replaced(replace(device, ports=ports))
 
 
+def _set_nvlinks(node: Topology, patch: SetNvlinks) -> Topology:
+    """All ports of the GPU, and the class of its pairs, or of the one pair, in both directions."""
+    gpu = node.by_id.get(patch.gpu)
+    if gpu is None:
+        return node
+    others = [patch.other] if patch.other else [g.id for g in node.gpus if g.id != gpu.id]
+    token = f"NV{patch.links}"
+    pairs = {frozenset((gpu.id, other)) for other in others}
+    known = {pair: token for pair in pairs if node.classes.get(pair) is not None}
+    directed = {key: token if frozenset(key) in pairs else cell for key, cell in node.directed.items()}
+    node = replace(node, classes={**node.classes, **known}, directed=directed)
+    if patch.other or (gpu.nvlinks is None and gpu.nvlinks_none is None):
+        return node
+    ports = tuple(NvlinkPort(i, True, None) for i in range(patch.links))
+    return node.replaced(replace(gpu, nvlinks=ports, nvlinks_none=None))
+
+
+def _set_p2p(node: Topology, patch: SetP2p) -> Topology:
+    pair = {patch.gpu.upper(), patch.other.upper()}
+    mended = tuple(
+        replace(matrix, cells={key: "OK" if set(key) == pair else cell for key, cell in matrix.cells.items()})
+        for matrix in node.p2p
+    )
+    return replace(node, p2p=mended)
+
+
 def _add_nic(node: Topology, patch: AddNic) -> Topology:
     like = node.by_id.get(patch.like or "")
     name = f"nic-of-{patch.gpu}"
@@ -134,3 +281,19 @@ def _beside(node: Topology, gpu: str, nic: str) -> Topology:
     """The pair meets in one switch."""
     pair = frozenset((gpu, nic))
     return replace(node, classes={**node.classes, pair: "PIX"}, pcie_classes={**node.pcie_classes, pair: "PIX"})
+
+
+_STEPS: dict[type, Callable[[Topology, Any], Topology]] = {
+    SetLink: _train,
+    SetPort: _raise_port,
+    AddNic: _add_nic,
+    MoveNic: _move_nic,
+    OwnUplink: _own_uplink,
+    SetPayload: _set_payload,
+    SetPci: _set_pci,
+    SetField: _set_field,
+    SetNvlinks: _set_nvlinks,
+    SetP2p: _set_p2p,
+    SetNvlinkRate: _set_nvlink_rate,
+    JoinNvlink: _join_nvlink,
+}

@@ -9,6 +9,8 @@ from topocheck.graph import Topology
 from topocheck.model import Bandwidth, Scenario, bandwidth
 from topocheck.patches import patched
 
+MIN_LOSS = 0.05  # interface section 7: an error must cost this much of a scenario, or stop or corrupt
+NODE_NICS = "node NICs"
 _NOTHING = 1e-6
 
 
@@ -21,22 +23,23 @@ def priced(node: Topology, finding: Finding) -> Finding:
 
 
 def price_of(node: Topology, finding: Finding) -> Price | None:
-    """The price by the first scenario in which the repair gains anything; a range where only a class is known."""
+    """The price by the first scenario that loses `MIN_LOSS` (node NICs: that loses anything), else the one that loses
+    most; a range where only a class is known."""
     if finding.price_kind == "unknown":
         return None
     repaired_node = patched(node, finding.patches)
-    first: Price | None = None
-    for scenario in finding.scenarios:
-        found, repaired = bandwidth(node, scenario), bandwidth(repaired_node, scenario)
-        if repaired is None:
-            continue
-        price = _compare(finding, scenario, node, found, repaired)
-        if finding.price_kind == "typical" or (price.loss or 0.0) > _NOTHING:
-            return price
-        first = first or price
-    if first is None and finding.price_kind == "typical":
-        return Price(finding.name, None, None, None, finding.loss_range, "typical")
-    return first
+    prices = [
+        _compare(finding, scenario, node, bandwidth(node, scenario), repaired)
+        for scenario in finding.scenarios
+        if (repaired := bandwidth(repaired_node, scenario)) is not None
+    ]
+    if finding.price_kind == "typical":
+        return prices[0] if prices else Price(finding.name, None, None, None, finding.loss_range, "typical")
+    if not prices:
+        return None
+    worst = max(prices, key=lambda p: p.loss or 0.0)
+    enough = (p for p in prices if (p.loss or 0.0) >= (_NOTHING if p.scenario == NODE_NICS else MIN_LOSS))
+    return next(enough, worst)._replace(worst_loss=worst.loss)
 
 
 def _compare(
@@ -58,11 +61,17 @@ def _compare(
 def scenario_name(node: Topology, scenario: Scenario) -> str:
     """The scenario as the user reads it."""
     if scenario.kind == "node-nics":
-        return "node NICs"
+        return NODE_NICS
+    if scenario.kind == "ring":
+        return f"ring of {len(node.gpus)} GPUs"
     if scenario.kind == "gpu-host":
         return f"{scenario.subject} <-> host"
     if scenario.kind == "nic-host":
         return f"{scenario.subject} <-> host"
+    if scenario.kind == "nvlink":
+        return f"{scenario.subject} NVLink"
+    if scenario.kind == "gpu-pair":
+        return f"{scenario.subject} -> {scenario.other} peer copy"
     nics = node.assignment.get(scenario.subject, ())
     return f"{scenario.subject} -> {'+'.join(nics) or 'its NIC'} GPUDirect RDMA"
 
@@ -71,7 +80,8 @@ def in_words(price: Price) -> str:
     """ "gpu3 -> mlx5_3 GPUDirect RDMA 26.9 of 49.0 GB/s (−45 %)"."""
     if price.range is not None:
         low, high = price.range
-        span = f"typically {low * 100:.0f}–{high * 100:.0f} % lost"
+        share = f"{low * 100:.0f}" if round(low, 2) == round(high, 2) else f"{low * 100:.0f}–{high * 100:.0f}"
+        span = f"typically {share} % lost"
         return (
             f"{price.scenario}, {span}"
             if price.repaired_gb_per_s is None

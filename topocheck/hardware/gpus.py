@@ -67,6 +67,11 @@ _NAME_OF_ID = {
 
 # Achievable over line rate of NVLink copies by generation; generation 2 has no row and takes generation 1's.
 _K_NVLINK = {1: 0.920, 2: 0.920, 3: 0.909, 4: 0.870, 5: 0.830}
+# NCCL ring busbw over NVLink's line rate by generation (prediction.md section 2, ring1 to ring5: 13 rows).
+_K_RING = {1: 0.778, 2: 0.813, 3: 0.769, 4: 0.807, 5: 0.753}
+# The PCIe link beside NVLink of a generation, where none was read (0: a part
+# without NVLink, taken as Gen4): P100 and V100 Gen3, A100 Gen4, Hopper on Gen5.
+PCIE_GTS_BESIDE_NVLINK = {0: 16.0, 1: 8.0, 2: 8.0, 3: 16.0, 4: 32.0, 5: 32.0}
 NVLINK_PAIR_STAGED_REMAINS = 0.09  # FAULT-41: staged Gen5 over NV18
 
 
@@ -94,3 +99,8 @@ def nvlink_line_rate_gb_per_s(links: int, part: Part | None) -> float:
 def nvlink_achievable_gb_per_s(links: int, part: Part | None) -> float:
     """What a peer copy reaches: 391 for the 18 links of an H100 (prediction.md section 2)."""
     return nvlink_line_rate_gb_per_s(links, part) * _K_NVLINK[part.nvlink_gen if part and part.nvlink_gen else 4]
+
+
+def nvlink_ring_gb_per_s(links: int, part: Part | None) -> float:
+    """What a ring edge over NVLink carries: 363 for the 18 links of an H100 (prediction.md section 2)."""
+    return nvlink_line_rate_gb_per_s(links, part) * _K_RING[part.nvlink_gen if part and part.nvlink_gen else 4]

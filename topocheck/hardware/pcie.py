@@ -15,6 +15,7 @@ ASSUMED_PAYLOAD_BYTES = 256  # what GPUs and root ports of servers negotiate; ev
 # row of their own: Gen1 and Gen2 take Gen5's, as the one measured Gen2 uplink does (rows FAULT-30, FAULT-31).
 _K_OF_GEN = {1: 0.954, 2: 0.954, 3: 0.824, 4: 0.922, 5: 0.954, 6: 0.954}
 
+_RING = 0.709  # prediction.md section 2, `ring_pcie`: NCCL over the slowest ring edge; 0.667-0.823 over 4 rows
 _STAGED = 0.640  # prediction.md section 2, `staged`: peer-to-peer off, through host memory; 0.339-0.741 over 7 rows
 
 
@@ -67,3 +68,12 @@ def staged_gb_per_s(speed_gts: float, width: int) -> float:
     """
     gen = gen_of(speed_gts)
     return line_rate_gb_per_s(speed_gts, width) * payload_share(ASSUMED_PAYLOAD_BYTES, gen) * _STAGED
+
+
+def ring_gb_per_s(speed_gts: float, width: int, payload_bytes: int = ASSUMED_PAYLOAD_BYTES) -> float:
+    """What a ring edge over this link carries.
+
+    >>> round(ring_gb_per_s(16.0, 16), 1)
+    20.0
+    """
+    return line_rate_gb_per_s(speed_gts, width) * payload_share(payload_bytes, gen_of(speed_gts)) * _RING
