@@ -185,6 +185,15 @@ def test_what_is_no_text_is_a_gap(tmp_path, data, reason):
     assert not recognised(gather(open_source(str(tmp_path))))
 
 
+@pytest.mark.parametrize(
+    "data", [b"\x1f\x8b\x08", b"BZh9", b"\xfd7zXZ\x00", b"PK\x03\x04", b"name".ljust(257, b"\0") + b"ustar"]
+)
+def test_an_archive_is_refused_with_what_to_do(tmp_path, data):
+    (tmp_path / "capture").write_bytes(data + bytes(512))
+    with pytest.raises(SourceError, match="archives are not read yet: unpack it"):
+        open_source(str(tmp_path / "capture"))
+
+
 def test_garbage_is_not_recognised_and_breaks_nothing(tmp_path):
     garbage = bytes(range(1, 256)) * 4000
     names = ("noise", "nvidia-smi_topo_-m", "lspci_-vvv", "ibstat", "numactl_-H", "lscpu", "dmesg", "nvidia-smi_-q")
