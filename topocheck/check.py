@@ -23,14 +23,12 @@ from topocheck.errors import UsageError
 from topocheck.finding import SEVERITIES, Finding, NotApplicable, Rule, Skip
 from topocheck.follows import fold
 from topocheck.graph import Topology
-from topocheck.pricing import priced, together
+from topocheck.pricing import MIN_LOSS, priced, together
 from topocheck.probes.gather import gather, recognised
 from topocheck.report import Coverage, Report, Skipped, SourceLabel
 from topocheck.rules import ALL
 from topocheck.sources.base import Source
 from topocheck.sources.open import open_source
-
-MIN_LOSS = 0.05  # interface section 7: an error must cost this much of a scenario, or stop or corrupt
 
 
 class Checked(NamedTuple):
@@ -92,7 +90,7 @@ def judged(node: Topology, finding: Finding) -> Finding:
     """The finding with its price; an error that only slows, by less than `MIN_LOSS`, is a warning."""
     finding = priced(node, finding)
     price = finding.price
-    small = price is not None and price.loss is not None and price.loss < MIN_LOSS
+    small = price is not None and price.worst_loss is not None and price.worst_loss < MIN_LOSS
     if finding.severity == "error" and finding.effect == "slows" and small:
         return replace(finding, severity="warning")
     return finding

@@ -37,6 +37,7 @@ class Price(NamedTuple):
     range: tuple[float, float] | None
     confidence: PriceKind
     slowest: str | None = None  # what the slowest flow of the scenario loses, for -v
+    worst_loss: float | None = None  # the most that any scenario of the finding loses: it decides the severity
 
 
 @dataclass(frozen=True, slots=True)

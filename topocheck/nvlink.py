@@ -98,8 +98,10 @@ def _all_in_pairs(plain: list[Device], counts: dict[tuple[str, str], int | None]
     return len(partners) >= 4 and max(partners.values()) == 1
 
 
-def staged_loss(gpu: Device, full: int) -> float:
-    """The upper end of a loss: what is lost when the traffic falls to a staged PCIe path."""
-    by_gen = {5: 32.0, 4: 32.0, 3: 16.0}
-    speed = by_gen.get(gpu.part.nvlink_gen if gpu.part else 4, 8.0)
-    return round(1 - pcie.staged_gb_per_s(speed, 16) / gpu_figures.nvlink_achievable_gb_per_s(full, gpu.part), 3)
+def loss_range(gpu: Device, links: int, full: int) -> tuple[float, float]:
+    """What fewer NVLinks cost: at least the missing share, at most all but the staged PCIe path; with none left the
+    traffic falls to PCIe, by peer-to-peer at best. PCIe x16 of the generation that came with the part."""
+    speed = {5: 32.0, 4: 32.0, 3: 16.0}.get(gpu.part.nvlink_gen if gpu.part else 4, 8.0)
+    whole = gpu_figures.nvlink_achievable_gb_per_s(full, gpu.part)
+    at_least = (full - links) / full if links else 1 - pcie.achievable_gb_per_s(speed, 16) / whole
+    return round(at_least, 4), round(max(at_least, 1 - pcie.staged_gb_per_s(speed, 16) / whole), 4)

@@ -91,12 +91,13 @@ def _tie(
     functions: Mapping[str, PciFunction],
     said: Said,
 ) -> dict[str, PciFunction]:
-    """RDMA name → PCI function: by address, by a name that holds one, else in ascending order if the numbers agree."""
+    """RDMA name → PCI function: by address (a name may hold one), by GUID, else in ascending order if counts agree."""
     tied: dict[str, PciFunction] = {}
     for name, rdma in named.items():
         bdf = rdma.bdf or bdf_of_name(name)
         if bdf and bdf in functions:
             tied[name] = functions[bdf]
+    tied |= _by_guid({n: r for n, r in named.items() if n not in tied}, on_bus)
     taken = {f.bdf for f in tied.values()}
     loose = [n for n in sorted(named, key=natural) if n not in tied and named[n].bdf is None]
     free = [f for f in on_bus.values() if f.bdf not in taken]
@@ -112,6 +113,26 @@ def _tie(
         f"{len(loose)} RDMA devices and PCI functions are tied in ascending order: no input names both"
     )
     return tied | in_order
+
+
+def _by_guid(named: Mapping[str, RdmaDevice], on_bus: Mapping[str, PciFunction]) -> dict[str, PciFunction]:
+    """A card's Device Serial Number is its system image GUID; its functions and RDMA devices go in ascending order."""
+    cards: dict[str, list[str]] = {}
+    for name in sorted(named, key=natural):
+        if guid := _digits(named[name].sys_image_guid):
+            cards.setdefault(guid, []).append(name)
+    tied: dict[str, PciFunction] = {}
+    for guid, names in cards.items():
+        functions = [f for f in on_bus.values() if _digits(f.serial) == guid and not is_vf(f)]
+        if len(functions) == len(names):
+            tied |= dict(zip(names, functions, strict=True))
+    return tied
+
+
+def _digits(guid: str | None) -> str:
+    """The sixteen hex digits of a GUID or serial number, "" for none or zero."""
+    digits = re.sub(r"[^0-9a-f]", "", (guid or "").lower().removeprefix("0x"))
+    return digits if digits.strip("0") and len(digits) == 16 else ""
 
 
 def _in_order(

@@ -187,6 +187,12 @@ def _role(nic: Device, kind: Kind, chosen: Kind | None, used: set[str], has_gpus
     return Decision(role, f"another kind of card, {rate:g} Gb/s")
 
 
+def _distance_cost(rank: int) -> int:
+    """One NIC beyond its GPU's switch costs more than any number of steps within: as many GPUs as can be keep a NIC
+    in reach of GPUDirect RDMA."""
+    return (rank + 1) * 1000 if rank <= SWITCH_LOCAL else (rank + 1) * 1_000_000
+
+
 def assign(gpus: list[Device], nics: list[Device], class_of: ClassOf, worst: int) -> dict[str, tuple[str, ...]]:
     """Each GPU's own NICs: k = floor(NICs / GPUs), at least 1, no NIC twice, by the nearest classes in sum (min-cost
     flow), order of address deciding among equals; no pair farther than `worst`."""
@@ -200,7 +206,9 @@ def assign(gpus: list[Device], nics: list[Device], class_of: ClassOf, worst: int
         for j, nic in enumerate(ordered):
             rank = RANK[class_of(gpu.id, nic.id)]
             if rank <= worst:
-                flow.add_edge(("gpu", gpu.id), ("nic", nic.id), capacity=1, weight=4**rank * 1000 + abs(i * each - j))
+                flow.add_edge(
+                    ("gpu", gpu.id), ("nic", nic.id), capacity=1, weight=_distance_cost(rank) + abs(i * each - j)
+                )
     for nic in ordered:
         flow.add_edge(("nic", nic.id), "sink", capacity=1, weight=0)
     result = nx.max_flow_min_cost(flow, "source", "sink")

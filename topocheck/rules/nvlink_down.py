@@ -19,7 +19,9 @@ from collections.abc import Iterator
 from topocheck.facts import Evidence
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, enough, equals_of
 from topocheck.graph import Device, Topology
-from topocheck.nvlink import Short, full_mesh, short_gpus, staged_loss
+from topocheck.model import Scenario
+from topocheck.nvlink import Short, full_mesh, loss_range, short_gpus
+from topocheck.patches import SetNvlinks
 
 ID = "NVL001"
 NAME = "nvlink-down"
@@ -80,9 +82,9 @@ def _by_matrix_severity(short: Short) -> Severity:
 
 def _finding(node: Topology, gpu: Device, links: int, full: int, line: Evidence | None, severity: Severity) -> Finding:
     down = [p.link for p in gpu.nvlinks or () if p.active is False]
-    which = f" (link {', '.join(map(str, down))} inactive)" if down and len(down) <= 4 else ""
+    numbers = ", ".join(map(str, down))
+    which = f" (link{'s' if len(down) > 1 else ''} {numbers} inactive)" if down and len(down) <= 4 else ""
     equals = equals_of(node, gpu)
-    low = (full - links) / full
     return Finding(
         rule=ID,
         name=NAME,
@@ -92,7 +94,9 @@ def _finding(node: Topology, gpu: Device, links: int, full: int, line: Evidence 
         repair="Reset GPUs and NVSwitches or reboot; if the link stays down, replace GPU, baseboard or bridge",
         evidence=(line,) if line else (),
         expected_from="equals" if equals else "both ends",
+        patches=(SetNvlinks(gpu.id, full),),
+        scenarios=(Scenario("nvlink", gpu.id),),
         price_kind="typical",
-        loss_range=(round(low, 4), staged_loss(gpu, full)),
+        loss_range=loss_range(gpu, links, full),
         covers=frozenset({gpu.id}),
     )

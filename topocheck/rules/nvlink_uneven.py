@@ -17,7 +17,9 @@ from collections.abc import Iterator
 
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import Topology
-from topocheck.nvlink import Uneven, full_mesh, staged_loss, uneven_pairs
+from topocheck.model import Scenario
+from topocheck.nvlink import Uneven, full_mesh, loss_range, uneven_pairs
+from topocheck.patches import SetNvlinks
 
 ID = "NVL002"
 NAME = "nvlink-uneven"
@@ -54,7 +56,9 @@ def _finding(node: Topology, uneven: Uneven) -> Finding:
         repair="Reseat the bridge, or reset GPUs and NVSwitches; if it stays, replace bridge, GPU or baseboard",
         evidence=tuple(lines[:1]),
         expected_from="equals",
+        patches=(SetNvlinks(a.id, full, b.id),),
+        scenarios=(Scenario("gpu-pair", a.id, b.id),),
         price_kind="typical",
-        loss_range=(round((full - links) / full, 4), staged_loss(a, full)),
+        loss_range=loss_range(a, links, full),
         covers=frozenset({a.id, b.id}),
     )

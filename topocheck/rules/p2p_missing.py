@@ -21,6 +21,8 @@ from topocheck.facts import Evidence
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import RANK, SWITCH_LOCAL, Device, Topology
 from topocheck.hardware.gpus import NVLINK_PAIR_STAGED_REMAINS
+from topocheck.model import Scenario
+from topocheck.patches import SetP2p
 
 ID = "P2P001"
 NAME = "p2p-missing"
@@ -85,6 +87,8 @@ def _finding(node: Topology, a: Device, b: Device, status: str, line: Evidence |
         f"({_REASONS.get(status, status)}{', as this product never has' if never else ''})",
         repair="Remove what disables peer-to-peer (driver option, chipset setting) and check nvidia-smi topo -p2p r",
         evidence=(line,) if line else (),
+        patches=(SetP2p(a.id, b.id),),
+        scenarios=(Scenario("gpu-pair", a.id, b.id),),
         price_kind="typical",
         loss_range=(1 - NVLINK_PAIR_STAGED_REMAINS, 1 - NVLINK_PAIR_STAGED_REMAINS) if nvlink else _PCIE_RANGE,
         covers=frozenset({a.id, b.id}),
