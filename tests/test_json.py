@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from importlib.resources import files
 
+import nodes
 import pytest
 from reports import EMPTY, FAULTY, HEALTHY, WIDTH
 
@@ -40,6 +41,18 @@ def test_the_schema_is_one_itself():
 def test_reports_hold_the_schema(report):
     assert errors(document(report)) == []
     assert list(document(report)) == TOP_LEVEL
+
+
+@pytest.mark.parametrize("name", nodes.names())
+def test_our_nodes_hold_the_schema_and_fit_one_screen(name):
+    from topocheck.check import check
+    from topocheck.formats import text
+
+    report = check(str(nodes.healthy(name))).report
+    assert errors(document(report)) == []
+    # 100 kB are promised for 8 GPUs and 10 NICs, 153 pairs: an instance with more gets as much more
+    assert len(render(report)) <= 100_000 * max(1, len(report.pairs) / 153)
+    assert text.render(report, verbose=False, width=80, color=False, ascii=False).count("\n") <= 24
 
 
 @pytest.mark.parametrize(

@@ -317,6 +317,24 @@ def test_verbose_says_the_rest():
         assert said in page
 
 
+def test_what_a_fault_costs_elsewhere_is_said():
+    for worst_loss, said in ((0.5, ", at most 50.0 % in another scenario"), (0.451, "")):
+        price = replace_price(worst_loss=worst_loss)
+        page = " ".join(screen(replace(FAULTY, findings=(price,)), verbose=True).split())
+        assert f"GB/s, loss 45.1 %{said}, slowest GPU" in page
+
+
+def replace_price(**changed):
+    return replace(WIDTH, price=WIDTH.price._replace(**changed))
+
+
+def test_a_row_as_wide_as_the_screen_is_not_cut():
+    wide = tuple(replace(NICS[i], id="mlx5_00000000" + str(i)) for i in range(2))
+    lines = screen(replace(HEALTHY, rows=tuple(row(i)._replace(nics=(wide[i],)) for i in range(2)))).splitlines()
+    assert [len(line) for line in lines[4:7]] == [80, 75, 75]
+    assert lines[5].endswith(" 49.0")
+
+
 def test_a_typical_price_is_a_range():
     price = Price("gpu0 -> mlx5_0 GPUDirect RDMA", None, 49.0, None, (0.35, 0.55), "typical")
     page = " ".join(screen(replace(FAULTY, findings=(replace(WIDTH, price=price),)), verbose=True).split())

@@ -44,7 +44,7 @@ def as_dict(report: Report) -> dict[str, object]:
         "pairs": [_pair(pair) for pair in report.pairs],
         "links": [*(_pcie(link) for link in report.links), *(_nvlink(bundle) for bundle in report.nvlinks)],
         "findings": [_finding(finding) for finding in report.findings],
-        "together": _together(report.together),
+        "together": _figures(report.together) if report.together else None,
         "skipped": [skip._asdict() for skip in report.skipped],
         "gaps": [gap._asdict() for gap in report.gaps],
         "disagreements": [_disagreement(entry) for entry in report.disagreements],
@@ -172,12 +172,10 @@ def _evidence(evidence: Evidence) -> dict[str, object]:
 def _price(price: Price | None) -> dict[str, object] | None:
     if price is None:
         return None
-    return {key: value for key, value in price._asdict().items() if key != "slowest"}
+    return {**_figures(price), "range": price.range, "confidence": price.confidence}
 
 
-def _together(price: Price | None) -> dict[str, object] | None:
-    if price is None:
-        return None
+def _figures(price: Price) -> dict[str, object]:
     return {
         "scenario": price.scenario,
         "found_gb_per_s": price.found_gb_per_s,

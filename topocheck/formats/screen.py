@@ -38,7 +38,9 @@ class Screen:
 
     def line(self, *spans: Span) -> None:
         """One line, cut at the width."""
-        self._put(self._cut(self._text(spans), self.width))
+        text = self._text(spans)
+        text.rstrip()
+        self._put(self._cut(text, self.width))
 
     def wrapped(self, head: Span, *body: Span, most: int | None = None) -> None:
         """`body` in the columns after `head`, on as many lines as it takes, or cut after `most` lines."""

@@ -112,6 +112,8 @@ def price_words(price: Price) -> str:
         parts.append(f"loss {price.loss * 100:.1f} %")
     if price.range is not None:
         parts.append(f"typical loss {price.range[0] * 100:.0f}–{price.range[1] * 100:.0f} %")
+    if price.worst_loss is not None and price.worst_loss > (price.loss or 0.0) + 0.0005:
+        parts.append(f"at most {price.worst_loss * 100:.1f} % in another scenario")
     if price.slowest:
         parts.append(price.slowest)
     return ", ".join([*parts, price.confidence])
