@@ -36,7 +36,7 @@ COMMANDS = ("nvidia-smi -q -x",)
 PATHS = ()
 NAME = r"nvidia[-_]?smi[\W_]*(?:q(?:uery)?[\W_]+(?:x(?![a-z])|xml)|x[\W_]+q(?![a-z])|xml)"
 
-_MAX_CHARS = 8 << 20  # sixteen GPUs with hundreds of processes each stay below one MiB
+_MAX_CHARS = 4 << 20  # sixteen GPUs with hundreds of processes each stay below one MiB
 _MAX_DEPTH = 32
 
 _START = re.compile(r"<\?xml[^>]{0,200}\?>\s*(?:<!DOCTYPE nvidia_smi_log|<nvidia_smi_log)|<nvidia_smi_log")
