@@ -122,13 +122,13 @@ def _report(
     skipped = len({s.rule for s in answers.skipped if not s.partial})
     coverage = Coverage(len(ALL) - skipped - not_applicable, skipped, not_applicable)
     verdict, reason = verdict_of(node, findings, coverage, missing_evidence(node) if source.kind == "live" else None)
-    machine = node.machine
+    machine, manifest = node.machine, source.manifest
     return Report(
         version=__version__,
-        host=machine.hostname,
-        time=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        host=manifest.host or machine.hostname,
+        time=manifest.time or datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         duration_s=round(seconds, 3),
-        privileged=None,
+        privileged=manifest.privileged,
         boot_id=machine.boot_id,
         driver=machine.driver,
         kernel=machine.kernel,

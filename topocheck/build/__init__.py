@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from topocheck.build import classes as near
 from topocheck.build.gpus import gpus_of
-from topocheck.build.links import device_links
+from topocheck.build.links import device_links, link_disagreements
 from topocheck.build.machine import machine_of
-from topocheck.build.nics import matrix_nic_ids, nics_of
+from topocheck.build.nics import matrix_nic_ids, nics_of, port_disagreements
 from topocheck.build.numa import numa_nodes_of, numa_of_roots, with_matrix_numa
 from topocheck.build.pci import chain_of, functions_of, links_of, parents_of, with_boot_limits
 from topocheck.build.roles import with_roles
@@ -71,7 +71,7 @@ def build(facts: Iterable[Fact]) -> Topology:
         lost_gpus=tuple(g for g in said.gpus if g.lost),
         assignment=assignment,
         gaps=tuple(said.gaps),
-        disagreements=(*differ, *far.differ),
+        disagreements=(*differ, *far.differ, *port_disagreements(said.rdma), *link_disagreements(links, gpus)),
         assumptions=tuple(said.assumptions),
         events=tuple(said.events),
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from topocheck.build.pci import asleep
 from topocheck.facts import GpuState, PciFunction
-from topocheck.graph import Device, PcieLink
+from topocheck.graph import Device, Disagreement, PcieLink
 from topocheck.hardware.pcie import GTS_OF_GEN
 
 
@@ -63,3 +63,14 @@ def _with_smi(link: PcieLink | None, state: GpuState, key: str) -> PcieLink:
         witness=state.witness,
         lines=lines,
     )
+
+
+def link_disagreements(links: Mapping[str, PcieLink], gpus: list[Device]) -> list[Disagreement]:
+    """Where lspci and nvidia-smi give a GPU's link another width; its speed changes with every nap."""
+    found = []
+    for gpu in gpus:
+        link, said = links.get(gpu.bdf or gpu.id), gpu.gpu.width if gpu.gpu else None
+        if link is not None and gpu.gpu is not None and link.width and said and link.width != said:
+            values = ((link.width, link.witness), (said, gpu.gpu.witness))
+            found.append(Disagreement(gpu.id, "PCIe width", values, link.width))
+    return found

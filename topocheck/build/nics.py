@@ -11,7 +11,7 @@ from topocheck.build.merge import merged
 from topocheck.build.pci import is_vf
 from topocheck.build.said import Said
 from topocheck.facts import Gap, PciFunction, RdmaDevice, RdmaPort
-from topocheck.graph import Device
+from topocheck.graph import Device, Disagreement
 from topocheck.hardware.pci_ids import is_rdma_nic
 
 _TRUST = (
@@ -56,6 +56,23 @@ def _rdma_by_name(facts: Iterable[RdmaDevice]) -> dict[str, RdmaDevice]:
             continue
         joined[name] = replace(merged(group), ports=_joined_ports(group))
     return joined
+
+
+def port_disagreements(facts: Iterable[RdmaDevice]) -> list[Disagreement]:
+    """Where two inputs give one port another state or rate; the more trusted one is used."""
+    rank = {name: i for i, name in enumerate(_TRUST)}
+    said: dict[tuple[str, int, str], list[tuple[object, str]]] = {}
+    for device in sorted(facts, key=lambda f: rank.get(f.witness, len(rank))):
+        for port in device.ports:
+            for name in ("state", "rate_gbit_per_s"):
+                value = getattr(port, name)
+                if value is not None and (name == "state" or port.state == "active"):
+                    said.setdefault((device.name, port.port, name), []).append((value, device.witness))
+    return [
+        Disagreement(device, f"port {port} {name}", tuple(values), values[0][0])
+        for (device, port, name), values in said.items()
+        if len({value for value, _ in values}) > 1
+    ]
 
 
 def _joined_ports(devices: list[RdmaDevice]) -> tuple[RdmaPort, ...]:

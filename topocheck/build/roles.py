@@ -85,9 +85,10 @@ def _is_nvlink_management(nic: Device, nics: list[Device]) -> bool:
 
 
 def _same_family(vf: Device, other: Device) -> bool:
-    """mlx5's VF type is the PF's number plus one (mlx5_core device table)."""
+    """mlx5's VF type is the PF's number plus one (mlx5_core device table); else they share the PF's bus."""
     numbers = [int(re.sub(r"\D", "", d.device_type or "") or -9) for d in (vf, other)]
-    return numbers[0] == numbers[1] + 1
+    same_bus = bool(vf.bdf and other.bdf) and (vf.bdf or "")[:7] == (other.bdf or "")[:7]
+    return numbers[0] == numbers[1] + 1 or same_bus
 
 
 def kinds_of(nics: list[Device], gpus: list[Device], class_of: ClassOf) -> list[Kind]:

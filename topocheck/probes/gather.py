@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
 
-from topocheck.facts import Fact, Gap
+from topocheck.facts import Fact, Gap, PciFunction
 from topocheck.probes import TEXT_PROBES, TREE_PROBES, TextEntry
 from topocheck.probes.lines import SNIFF_CHARS
 from topocheck.sources.base import Missing, Raw, Source, mangle
@@ -16,6 +16,9 @@ from topocheck.sources.base import Missing, Raw, Source, mangle
 # A text is looked at in pieces of what a sniff looks at; of a very long one the beginning and the end.
 _OVERLAP_CHARS = 4096
 _PIECES = 3
+
+# sosreport keeps lspci's list and tree in one file.
+_OFTEN_IN_ONE_FILE = {"lspci": ("lspci_tree",)}
 
 
 def gather(source: Source) -> list[Fact]:
@@ -40,8 +43,8 @@ def read_text(raw: Raw) -> list[Fact]:
     """The facts of one text: by the probe its name calls for, else by all whose output it looks like."""
     named = named_probe(raw)
     facts = [] if named is None else _parse(named, raw)
-    if recognised(facts):
-        return facts
+    if named is not None and recognised(facts):
+        return facts + _also_there(named, facts, raw)
     found: list[Fact] = []
     pieces = _pieces(raw.text)
     for entry in TEXT_PROBES:
@@ -51,6 +54,14 @@ def read_text(raw: Raw) -> list[Fact]:
         return facts + found
     reason = "not recognised as the output of any tool topocheck reads"
     return [Gap(raw.name, reason if named is None else "its name is known, but nothing in it could be read")]
+
+
+def _also_there(named: TextEntry, facts: list[Fact], raw: Raw) -> list[Fact]:
+    """What a tree below a list adds to the functions listed; it lists none of its own: it may be of another machine."""
+    also = [entry for entry in TEXT_PROBES if entry.module in _OFTEN_IN_ONE_FILE.get(named.module, ())]
+    listed = {fact.bdf for fact in facts if isinstance(fact, PciFunction)}
+    found = [fact for entry in also if _sniff(entry, raw.text) for fact in _parse(entry, raw)]
+    return [fact for fact in found if isinstance(fact, PciFunction) and fact.bdf in listed]
 
 
 def named_probe(raw: Raw) -> TextEntry | None:
