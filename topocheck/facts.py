@@ -253,7 +253,61 @@ class Host:
     driver_error: str | None = None  # NVML cannot start: its own words
     cpu_count: int | None = None
     numa_balancing: int | None = None  # the sysctl: 0 off, bit 0 balancing, bit 1 memory tiering
+    peermem: bool | None = None  # a module that lets NICs reach GPU memory is loaded
+    nccl_environ: tuple[tuple[str, str], ...] | None = None  # NCCL_* of the environment or of nccl.conf
+    allowed_cpus: str | None = None  # of this process, in the kernel's form
+    topology_file: str | None = None  # NCCL's, of the machine
+    asset_tag: str | None = None  # DMI chassis: clouds name themselves there
     line: Evidence | None = None
+
+
+class Gid(NamedTuple):
+    """One entry of a port's GID table; version: "v1", "v2", None where the tool does not say."""
+
+    number: int  # its index in the table
+    gid: str  # eight groups of four hex digits
+    version: str | None
+
+    @property
+    def ipv4(self) -> str | None:
+        """The address of an IPv4-mapped GID, "10.62.186.32"."""
+        groups = self.gid.split(":")
+        if len(groups) != 8 or groups[:6] != ["0000"] * 5 + ["ffff"]:
+            return None
+        digits = groups[6] + groups[7]
+        return ".".join(str(int(digits[i : i + 2], 16)) for i in (0, 2, 4, 6))
+
+
+class LeafPort(NamedTuple):
+    """The switch port at the other end of a cable: the switch's name, its port (a number or a name), who says so."""
+
+    switch: str
+    port: str | None
+    by: str  # lldp, ibnetdiscover, iblinkinfo
+    line: Evidence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cabling:
+    """Which leaf some CA port is cabled to (LLDP, ibnetdiscover, iblinkinfo); the CA may be another node's."""
+
+    witness: str
+    leaf: LeafPort
+    port_guid: str | None = None
+    lid: int | None = None
+    node_desc: str | None = None  # "gpu017 mlx5_5"
+    netdev: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounters:
+    """One reading of a port's counters by perfquery, which names the port by its LID; names as in sysfs."""
+
+    witness: str
+    lid: int
+    port: int
+    values: tuple[tuple[str, int], ...]
+    lines: Lines = field(default_factory=dict)  # by counter
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +326,9 @@ class RdmaPort:
     guid: str | None = None
     subnet: str | None = None  # GID prefix
     netdev: str | None = None
+    gids: tuple[Gid, ...] = ()
+    readings: tuple[tuple[tuple[str, int], ...], ...] = ()  # its counters, the oldest reading first; names as in sysfs
+    leaf: LeafPort | None = None
     lines: Lines = field(default_factory=dict)  # keyed by the field's name here
 
 
@@ -333,6 +390,8 @@ Fact = (
     | NumaNode
     | Host
     | RdmaDevice
+    | Cabling
+    | PortCounters
     | BandwidthLimit
     | LogEvent
     | Gap

@@ -11,7 +11,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from topocheck.facts import Evidence, Gap, GpuState, Lines, LogEvent, NvlinkPort, P2pMatrix, PciFunction, RdmaPort
+from topocheck.facts import (
+    Evidence,
+    Gap,
+    GpuState,
+    LeafPort,
+    Lines,
+    LogEvent,
+    NvlinkPort,
+    P2pMatrix,
+    PciFunction,
+    RdmaPort,
+)
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -163,7 +174,12 @@ class Machine:
     numa_balancing: int | None = None
     lines: Lines = field(default_factory=dict)  # by the field's name here: the first input that states it
     platform: str | None = None
-    topology_file: bool | None = None
+    topology_file: str | None = None  # what gives NCCL the machine's topology
+    asset_tag: str | None = None
+    open_driver: bool | None = None
+    peermem: bool | None = None
+    allowed_cpus: str | None = None  # of the process that made the capture
+    nccl_environ: Mapping[str, str] | None = None  # None: no environment in the input
 
 
 @dataclass(frozen=True)
@@ -193,6 +209,7 @@ class Topology:
     disagreements: tuple[Disagreement, ...] = ()
     assumptions: tuple[str, ...] = ()
     events: tuple[LogEvent, ...] = ()
+    sisters: Mapping[str, Mapping[str, LeafPort]] = field(default_factory=dict)  # other hosts' device → leaf
 
     @cached_property
     def by_id(self) -> Mapping[str, Device]:

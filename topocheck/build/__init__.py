@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from topocheck.build import classes as near
+from topocheck.build.fabric import other_hosts_leaves, with_fabric
 from topocheck.build.gpus import gpus_of
 from topocheck.build.links import device_links, link_disagreements
 from topocheck.build.machine import machine_of
@@ -44,7 +45,8 @@ def build(facts: Iterable[Fact]) -> Topology:
     bridges = {b: f for b, f in functions.items() if f.is_bridge or f.port_type in ("root", "upstream", "downstream")}
     nodes = numa_nodes_of(said.numa)
     gpus, differ = with_matrix_numa(gpus_of(said, functions), said.matrices[0] if said.matrices else None, nodes)
-    nics = nics_of(said, functions)
+    machine = machine_of(said.hosts)
+    nics = with_fabric(nics_of(said, functions), said.cabling, said.counters, machine.hostname)
     chains = {d.id: chain_of(d.bdf, parents) if d.bdf else [] for d in (*gpus, *nics)}
     root_numa = numa_of_roots(functions, parents)
     far = _distances(said, gpus, nics, chains, bridges, root_numa)
@@ -59,7 +61,7 @@ def build(facts: Iterable[Fact]) -> Topology:
         functions=functions,
         root_numa=root_numa,
         numa_nodes=nodes,
-        machine=machine_of(said.hosts),
+        machine=machine,
         classes=far.classes,
         pcie_classes=far.pcie,
         inferred=inferred,
@@ -74,6 +76,7 @@ def build(facts: Iterable[Fact]) -> Topology:
         disagreements=(*differ, *far.differ, *port_disagreements(said.rdma), *link_disagreements(links, gpus)),
         assumptions=tuple(said.assumptions),
         events=tuple(said.events),
+        sisters=other_hosts_leaves(said.cabling, nics),
     )
 
 

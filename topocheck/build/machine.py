@@ -9,6 +9,8 @@ from topocheck.build.merge import merged
 from topocheck.facts import Evidence, Host
 from topocheck.graph import Machine
 
+_PEERMEM = {"nvidia_peermem", "nv_peer_mem"}
+
 
 def machine_of(hosts: Iterable[Host]) -> Machine:
     """One record of the machine; the first input that states a value wins."""
@@ -33,12 +35,37 @@ def machine_of(hosts: Iterable[Host]) -> Machine:
         fabric_manager=host.fabric_manager,
         modules=host.modules,
         numa_balancing=host.numa_balancing,
+        open_driver=_is_open(known),
+        peermem=_peermem(known, host),
+        allowed_cpus=host.allowed_cpus,
+        nccl_environ=_environ(known),
+        topology_file=host.topology_file,
+        asset_tag=host.asset_tag,
         lines=_lines(known),
     )
+
+
+def _is_open(hosts: list[Host]) -> bool | None:
+    """Which kernel modules the driver runs: False is a word too, so the first that says anything counts."""
+    return next((h.open_driver for h in hosts if h.open_driver is not None), None)
+
+
+def _peermem(hosts: list[Host], host: Host) -> bool | None:
+    """Whether a peer-memory module is loaded; the list of modules also says that none is."""
+    if any(h.peermem for h in hosts):
+        return True
+    return None if host.modules is None else bool(host.modules & _PEERMEM)
+
+
+def _environ(hosts: list[Host]) -> dict[str, str] | None:
+    """The NCCL_* variables; those of the environment win over those of nccl.conf."""
+    said = [h.nccl_environ for h in hosts if h.nccl_environ is not None]
+    return {name: value for pairs in reversed(said) for name, value in pairs} if said else None
 
 
 def _lines(hosts: list[Host]) -> dict[str, Evidence]:
     """The line behind each value that has one of its own."""
     names = [f.name for f in fields(Host) if f.name not in ("witness", "line")]
+    variables = {name: h.line for h in reversed(hosts) for name, _ in h.nccl_environ or () if h.line}
     stated = ((name, host.line) for host in reversed(hosts) for name in names if getattr(host, name) is not None)
-    return {name: line for name, line in stated if line}
+    return variables | {name: line for name, line in stated if line}

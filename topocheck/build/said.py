@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from topocheck.facts import (
     BandwidthLimit,
+    Cabling,
     Fact,
     Gap,
     GpuState,
@@ -18,6 +19,7 @@ from topocheck.facts import (
     P2pMatrix,
     PciFunction,
     PciListing,
+    PortCounters,
     RdmaDevice,
 )
 
@@ -35,6 +37,8 @@ class Said:
     numa: list[NumaNode] = field(default_factory=list)
     hosts: list[Host] = field(default_factory=list)
     rdma: list[RdmaDevice] = field(default_factory=list)
+    cabling: list[Cabling] = field(default_factory=list)
+    counters: list[PortCounters] = field(default_factory=list)
     limits: list[BandwidthLimit] = field(default_factory=list)
     events: list[LogEvent] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -51,6 +55,8 @@ _FIELDS: dict[type, str] = {
     NumaNode: "numa",
     Host: "hosts",
     RdmaDevice: "rdma",
+    Cabling: "cabling",
+    PortCounters: "counters",
     BandwidthLimit: "limits",
     LogEvent: "events",
     Gap: "gaps",

@@ -97,8 +97,17 @@ def _port(port: RdmaPort) -> dict[str, object]:
         "guid": port.guid,
         "subnet": port.subnet,
         "netdev": port.netdev,
-        "leaf": None,  # no input read yet names the switch at the other end
+        "leaf": _leaf(port),
     }
+
+
+def _leaf(port: RdmaPort) -> dict[str, object] | None:
+    """The switch port at the other end; its number where it is one."""
+    leaf = port.leaf
+    if leaf is None:
+        return None
+    where = int(leaf.port) if leaf.port and leaf.port.isdecimal() else leaf.port
+    return {"switch": leaf.switch, "port": where, "by": leaf.by}
 
 
 def _pair(pair: Pair) -> dict[str, object]:

@@ -20,15 +20,19 @@ class TextEntry(NamedTuple):
 
 
 TEXT_PROBES: tuple[TextEntry, ...] = (
-    TextEntry("fabric", r"ibnetdiscover|iblinkinfo|perfquery|ibqueryerrors|ibswitches|ibhosts|sminfo"),
+    TextEntry("environ", r"environ(?:\.json)?$|(?:print)?env(?:\.txt)?$|nccl[._]conf"),
+    TextEntry("fabric", r"ibqueryerrors|ibswitches|ibhosts|sminfo"),
     TextEntry("fi_info", r"fi_info", ("fi_info -p efa",)),
     TextEntry("ibdev2netdev", r"ibdev2netdev", ("ibdev2netdev",)),
+    TextEntry("iblinkinfo", r"iblinkinfo"),
+    TextEntry("ibnetdiscover", r"ibnetdiscover"),
     TextEntry("ibstat", r"ibstat(?!us)", ("ibstat",)),
     TextEntry("ibstatus", r"ibstatus", ("ibstatus",)),
     TextEntry("ibv_devices", r"ibv_devices"),
     TextEntry("ibv_devinfo", r"ibv_devinfo", ("ibv_devinfo -v",)),
     TextEntry("kernel_log", r"dmesg|journalctl|kern(?:el)?[._-]?log|messages|syslog", ("dmesg",)),
     TextEntry("kernel_modules", r"lsmod|(?:proc[._])?modules(?:\.txt)?$", (), ("/proc/modules",)),
+    TextEntry("lldp", r"lldp(?:ctl|cli)", ("lldpctl -f json",)),
     TextEntry("lscpu", r"lscpu", ("lscpu",)),
     TextEntry(
         "lspci",
@@ -41,6 +45,7 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
     TextEntry("mst_status", r"mst[ _.-]status"),
     TextEntry("numactl", r"numactl(?!.{0,40}-{1,2}s(?:how)?\b)", ("numactl -H",)),
     TextEntry("nvidia_version", r"(?:proc[._])?(?:driver[._])?nvidia[._]version", (), ("/proc/driver/nvidia/version",)),
+    TextEntry("perfquery", r"perfquery"),
     TextEntry("pci_ls", r"(?:sudo_)?ls(?:_-[a-zA-Z0-9]+)*_[._]?sys[._]bus[._]pci[._]devices[._]?(?:txt|log|out)?$"),
     TextEntry("proc_cmdline", r"(?:proc[._])?cmdline", (), ("/proc/cmdline",)),
     TextEntry("rdma_link", r"rdma[ _.-]?link", ("rdma link",)),
@@ -68,4 +73,4 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
     TextEntry("smi_topo", r"nvidia[-_]?smi[\W_]*topo(?![\W_]*p2p)", ("nvidia-smi topo -m",), takes_command=True),
     TextEntry("uname", r"uname", ("uname -r",)),
 )
-TREE_PROBES: tuple[str, ...] = ("host_files", "sysfs_ib", "sysfs_iommu", "sysfs_numa", "sysfs_pci")
+TREE_PROBES: tuple[str, ...] = ("host_files", "nccl_files", "sysfs_ib", "sysfs_iommu", "sysfs_numa", "sysfs_pci")

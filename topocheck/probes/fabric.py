@@ -1,10 +1,9 @@
-"""Outputs that describe the fabric, not this node: ibnetdiscover, iblinkinfo, perfquery and their like.
+"""Outputs that describe the fabric and name no leaf of this node: ibqueryerrors, ibswitches, ibhosts, sminfo.
 
-The devices in them are other nodes' too, so they state no device. Which leaf a port reaches could be read here; this
-version recognises the file and says that it does not judge it.
+The devices in them are other nodes' too, so they state no device; they are recognised and said not to be judged.
 
-    Switch  41 "S-a088c20300ab1200"         # "MF0;leaf01:MQM9700/U1" enhanced port 0 lid 73 lmc 0
-    [1]     "H-a088c20300ab1300"[1](a088c20300ab1300)         # "gpu01 mlx5_0" lid 12 4xNDR
+    Ca	: 0xa088c20300ab1300 ports 1 "gpu01 mlx5_0"
+    sminfo: sm lid 1 sm guid 0xa088c20300ab1200, activity count 5 priority 14 state 3 SMINFO_MASTER
 """
 
 from __future__ import annotations
@@ -15,22 +14,12 @@ from collections.abc import Iterable
 from topocheck.facts import Fact, Gap, Host
 from topocheck.probes.lines import sniffed
 
-INPUT = "ibnetdiscover"
+INPUT = "ibqueryerrors"
 COMMANDS: tuple[str, ...] = ()
 PATHS: tuple[str, ...] = ()
-NAME = r"ibnetdiscover|iblinkinfo|perfquery|ibqueryerrors|ibswitches|ibhosts|sminfo"
+NAME = r"ibqueryerrors|ibswitches|ibhosts|sminfo"
 
 _TOOLS = {
-    "ibnetdiscover": re.compile(
-        r'^[^\S\n]*(?:(?:Switch|Ca|Rt)[^\S\n]{1,20}\d{1,4} "[SHR]-[0-9a-f]{8,16}"|(?:switch|ca)guid=0x[0-9a-f]{8}'
-        r"|(?:CA|SW|RT)[^\S\n]{1,9}\d{1,5}[^\S\n]{1,9}\d{1,3} 0x[0-9a-f]{16} \d{1,2}x )",
-        re.MULTILINE,
-    ),
-    "iblinkinfo": re.compile(
-        r"^[^\S\n]*(?:(?:CA|Switch|Router): (?:0x[0-9a-f]{16} )?[^\n]{1,80}:$|0x[0-9a-f]{16} [^\n]{0,120}==\()",
-        re.MULTILINE,
-    ),
-    "perfquery": re.compile(r"^[^\S\n]*# Port (?:extended )?counters: Lid \d", re.MULTILINE),
     "ibhosts": re.compile(r"^[^\S\n]*Ca\t: 0x[0-9a-f]{16} ports \d", re.MULTILINE),
     "ibswitches": re.compile(r"^[^\S\n]*Switch\t: 0x[0-9a-f]{16} ports \d", re.MULTILINE),
     "sminfo": re.compile(r"^[^\S\n]*sminfo: sm lid \d", re.MULTILINE),
@@ -48,4 +37,4 @@ def parse(text: str) -> Iterable[Fact]:
     for tool, pattern in _TOOLS.items():
         if sniffed(pattern, text):
             yield Host(tool)
-            yield Gap(tool, "input read; leaf and fabric evidence is not judged by this version")
+            yield Gap(tool, "input read; it names no leaf of this node and is not judged")

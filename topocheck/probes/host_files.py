@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterable, Iterator
 
 from topocheck.facts import Evidence, Fact, Host
+from topocheck.probes.cpu_list import kernel_form
 from topocheck.sources.base import Source
 
 INPUT = "/proc"
 
 _CPUINFO = "/proc/cpuinfo"
 _NUMA_BALANCING = "/proc/sys/kernel/numa_balancing"
+_STATUS = "/proc/self/status"
+_ALLOWED = re.compile(r"^Cpus_allowed_list:\s*([\d,-]{1,4000})$", re.MULTILINE)
 _DMI = "/sys/class/dmi/id"
 _CONTAINER_FILES = ("/run/.containerenv", "/.dockerenv")
 _CONTAINER_CGROUP = re.compile(r"/(?:docker|kubepods|containerd|libpod|lxc|podman)\b")
@@ -29,6 +32,8 @@ def read(source: Source) -> Iterable[Fact]:
     if (balancing := source.read(_NUMA_BALANCING) or "").isdecimal():
         line = Evidence(_NUMA_BALANCING, None, balancing)
         yield Host(_NUMA_BALANCING, numa_balancing=int(balancing[:9]), line=line)
+    if match := _ALLOWED.search(source.read(_STATUS) or ""):
+        yield Host(_STATUS, allowed_cpus=kernel_form(match[1]), line=Evidence(_STATUS, None, match[0]))
     yield from _product(source)
     yield from _virtual(source)
     yield from _container(source)
@@ -37,7 +42,9 @@ def read(source: Source) -> Iterable[Fact]:
 def _product(source: Source) -> Iterator[Fact]:
     names = (source.read(f"{_DMI}/sys_vendor"), source.read(f"{_DMI}/product_name"))
     if product := " ".join(filter(None, names)):
-        yield Host(_DMI, product=product)
+        yield Host(_DMI, product=product, line=Evidence(_DMI, None, product))
+    if tag := source.read(f"{_DMI}/chassis_asset_tag"):
+        yield Host(f"{_DMI}/chassis_asset_tag", asset_tag=tag)
 
 
 def _virtual(source: Source) -> Iterator[Fact]:

@@ -42,7 +42,8 @@ PATHS: tuple[str, ...] = ()
 NAME = r"ibv_devinfo"
 
 _HEADER = re.compile(r"^[^\S\n]*hca_id:[^\S\n]{0,80}[\w.-]{1,64}[^\S\n]*$", re.MULTILINE)
-_GID = re.compile(r"GID\[ *0\]")
+_GID = re.compile(r"GID\[ *(\d{1,4})\]")
+_VERSION = re.compile(r", (?:IB/)?RoCE (v[12])$")
 _NVIDIA, _AMAZON = "15b3", "1d0f"
 
 Field = tuple[str, Callable[[str], Any]]
@@ -114,8 +115,18 @@ def _read_port(line: Line, key: str, value: str, port: rdma.PortDraft) -> None:
     if key in _PORT:
         name, read = _PORT[key]
         port.put(name, read(value), line.evidence(INPUT))
-    elif _GID.fullmatch(key) and port.fields.get("link_layer") == "infiniband":
+    elif match := _GID.fullmatch(key):
+        _read_gid(line, int(match[1]), value, port)
+
+
+def _read_gid(line: Line, number: int, value: str, port: rdma.PortDraft) -> None:
+    """InfiniBand: the subnet is the prefix of GID 0. RoCE, with newer tools: the address and the version."""
+    if port.fields.get("link_layer") == "infiniband" and number == 0:
         port.put("subnet", rdma.gid_prefix(value), line.evidence(INPUT))
+    version = _VERSION.search(value)
+    gid = rdma.gid(value.partition(",")[0]) if version else None
+    if version and gid:
+        port.add_gid(number, gid, version[1], line.evidence(INPUT))
 
 
 def _read_rate(line: Line, value: str, lanes: int | None, port: rdma.PortDraft) -> None:

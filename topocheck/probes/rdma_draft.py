@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 from typing import Any
 
-from topocheck.facts import Evidence, RdmaDevice, RdmaPort
+from topocheck.facts import Evidence, Gid, RdmaDevice, RdmaPort
 
 _NUMBERING = re.compile(r"^\d+:|\(\d+\)$")
 _STATES = {"initialize": "init", "initializing": "init", "nop": "down"}
@@ -34,6 +35,12 @@ class PortDraft:
             self.fields[name] = value
             if line is not None:
                 self.lines[name] = line
+
+    def add_gid(self, number: int, gid: str, version: str | None, line: Evidence) -> None:
+        """Add an entry of the GID table; one of zeros is an empty place."""
+        if gid.strip("0:"):
+            self.fields["gids"] = (*self.fields.get("gids", ()), Gid(number, gid, version))
+            self.lines.setdefault("gids", line)
 
 
 @dataclass
@@ -113,6 +120,18 @@ def gid_prefix(text: str) -> str | None:
     """The subnet prefix of a GID in full spelling, "fe80:0000:0000:0000"."""
     match = re.match(r"(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}(?=:|$)", text.strip())
     return match[0].lower() if match and match[0].strip("0:") else None
+
+
+def gid(text: str) -> str | None:
+    """A GID in full spelling, from any spelling of an IPv6 address.
+
+    >>> gid("::ffff:10.62.186.32"), gid("fe80::1")
+    ('0000:0000:0000:0000:0000:ffff:0a3e:ba20', 'fe80:0000:0000:0000:0000:0000:0000:0001')
+    """
+    try:
+        return IPv6Address(text.strip()).exploded
+    except ValueError:
+        return None
 
 
 def vendor(text: str) -> str | None:

@@ -25,7 +25,7 @@ NAME = r"show_gids"
 
 _GID = r"(?:[0-9a-f]{4}:){7}[0-9a-f]{4}"
 _ROW = re.compile(
-    rf"([A-Za-z][\w.-]{{0,63}})\s+(\d{{1,3}})\s+\d{{1,4}}\s+{_GID}"
+    rf"([A-Za-z][\w.-]{{0,63}})\s+(\d{{1,3}})\s+(?P<number>\d{{1,4}})\s+(?P<gid>{_GID})"
     r"(?:\s+(?P<ipv4>[\d.]{7,15}))?(?:\s+(?P<version>v[12]))?(?:\s+(?P<netdev>[\w.:-]{1,32}))?$"
 )
 _SNIFF = re.compile(
@@ -49,6 +49,7 @@ def parse(text: str) -> Iterable[Fact]:
             device = devices.setdefault(match[1], rdma.DeviceDraft(match[1], evidence))
             port = device.port(int(match[2]))
             port.put("netdev", match["netdev"], evidence)
+            port.add_gid(int(match["number"]), match["gid"], match["version"], evidence)
             if match["ipv4"] or match["version"] == "v2":
                 port.put("link_layer", "ethernet", evidence)
     yield from (draft.finished(INPUT) for draft in devices.values())

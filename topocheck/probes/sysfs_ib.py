@@ -11,6 +11,21 @@ from topocheck.sources.base import Source
 INPUT = "/sys/class/infiniband"
 
 _AMAZON = "1d0f"
+_MOST_GIDS = 32  # of the table's 256 places, filled from the front
+_COUNTERS = (
+    (
+        "counters",
+        (
+            "link_downed",
+            "symbol_error",
+            "link_error_recovery",
+            "port_xmit_discards",
+            "port_xmit_wait",
+            "port_xmit_data",
+        ),
+    ),
+    ("hw_counters", ("packet_seq_err", "local_ack_timeout_err")),
+)
 _PORT_FIELDS = (
     ("state", "state", rdma.state),
     ("physical", "phys_state", rdma.word),
@@ -62,7 +77,34 @@ def _port(source: Source, device: str, port: rdma.PortDraft, *, is_efa: bool) ->
         line = Evidence(f"{path}/gids/0", None, gid)
         port.put("subnet", rdma.gid_prefix(gid), line)
         port.put("guid", rdma.guid(gid[20:]), line)
+    if port.fields.get("link_layer") == "ethernet":
+        _gids(source, path, port)
+    _counters(source, path, port)
     port.put("netdev", source.read(f"{path}/gid_attrs/ndevs/0") or _interface(source, device, port.number))
+
+
+def _gids(source: Source, path: str, port: rdma.PortDraft) -> None:
+    """The used places of the GID table, with their version: "IB/RoCE v1", "RoCE v2"."""
+    for number in range(_MOST_GIDS):
+        gid = source.read(f"{path}/gids/{number}")
+        if gid is None:
+            break
+        if gid.strip("0:"):
+            version = (source.read(f"{path}/gid_attrs/types/{number}") or "").rpartition(" ")[2] or None
+            port.add_gid(
+                number, gid, version, Evidence(f"{path}/gids/{number}", None, f"{gid} {version or ''}".strip())
+            )
+
+
+def _counters(source: Source, path: str, port: rdma.PortDraft) -> None:
+    values: list[tuple[str, int]] = []
+    for folder, names in _COUNTERS:
+        for name in names:
+            text = source.read(f"{path}/{folder}/{name}") or ""
+            if text.isdecimal():
+                values.append((name, int(text[:20])))
+                port.lines[name] = Evidence(f"{path}/{folder}/{name}", None, text)
+    port.put("readings", (tuple(values),) if values else None)
 
 
 def _interface(source: Source, device: str, port: int) -> str | None:
