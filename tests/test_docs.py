@@ -110,6 +110,15 @@ def test_the_model_page_has_the_published_figures(row):
     assert row in (ROOT / "docs" / "model.md").read_text("utf-8").splitlines()
 
 
+def test_the_model_page_has_every_scenario():
+    from topocheck.model import Scenario
+
+    kinds = set(re.findall(r"^    ([a-z][a-z-]+)  +", Scenario.__doc__, re.MULTILINE))
+    assert len(kinds) >= 4
+    text = (ROOT / "docs" / "model.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)) == kinds
+
+
 def test_the_readme_shows_the_fault_and_its_price():
     text = (ROOT / "README.md").read_text("utf-8")
     screen = text.split("<!-- screen -->")[1].split("<!-- end screen -->")[0]
