@@ -195,22 +195,44 @@ def _distance_cost(rank: int) -> int:
 
 
 def assign(gpus: list[Device], nics: list[Device], class_of: ClassOf, worst: int) -> dict[str, tuple[str, ...]]:
-    """Each GPU's own NICs: k = floor(NICs / GPUs), at least 1, no NIC twice, by the nearest classes in sum (min-cost
-    flow), order of address deciding among equals; no pair farther than `worst`."""
-    import networkx as nx
-
+    """Each GPU's own NICs: k = floor(NICs / GPUs), at least 1, no NIC twice, by the nearest classes in sum, order of
+    address deciding among equals; no pair farther than `worst`."""
     ordered = rail_order(nics)
     each = max(1, len(nics) // len(gpus))
+    ranks = {gpu.id: {nic.id: RANK[class_of(gpu.id, nic.id)] for nic in ordered} for gpu in gpus}
+    if all(rank > worst for by_nic in ranks.values() for rank in by_nic.values()):
+        return {gpu.id: () for gpu in gpus}
+    return _uncontended(ranks, each, worst) or _by_flow(ranks, each, worst)
+
+
+Ranks = Mapping[str, Mapping[str, int]]
+
+
+def _uncontended(ranks: Ranks, each: int, worst: int) -> dict[str, tuple[str, ...]] | None:
+    """Where every GPU has just as many nearest NICs as it gets, and no two want the same, that is the answer."""
+    nearest: dict[str, tuple[str, ...]] = {}
+    for gpu, by_nic in ranks.items():
+        best = min(by_nic.values())
+        nearest[gpu] = tuple(nic for nic, rank in by_nic.items() if rank == best <= min(worst, SWITCH_LOCAL))
+        if len(nearest[gpu]) != each:
+            return None
+    wanted = [nic for own in nearest.values() for nic in own]
+    return nearest if len(wanted) == len(set(wanted)) else None
+
+
+def _by_flow(ranks: Ranks, each: int, worst: int) -> dict[str, tuple[str, ...]]:
+    """The general case, as a flow of least cost."""
+    import networkx as nx
+
     flow = nx.DiGraph()
-    for i, gpu in enumerate(gpus):
-        flow.add_edge("source", ("gpu", gpu.id), capacity=each, weight=0)
-        for j, nic in enumerate(ordered):
-            rank = RANK[class_of(gpu.id, nic.id)]
+    for i, (gpu, by_nic) in enumerate(ranks.items()):
+        flow.add_edge("source", ("gpu", gpu), capacity=each, weight=0)
+        for j, (nic, rank) in enumerate(by_nic.items()):
             if rank <= worst:
-                flow.add_edge(
-                    ("gpu", gpu.id), ("nic", nic.id), capacity=1, weight=_distance_cost(rank) + abs(i * each - j)
-                )
-    for nic in ordered:
-        flow.add_edge(("nic", nic.id), "sink", capacity=1, weight=0)
+                cost = _distance_cost(rank) + abs(i * each - j)
+                flow.add_edge(("gpu", gpu), ("nic", nic), capacity=1, weight=cost)
+            flow.add_edge(("nic", nic), "sink", capacity=1, weight=0)
     result = nx.max_flow_min_cost(flow, "source", "sink")
-    return {gpu.id: tuple(nic.id for nic in ordered if result[("gpu", gpu.id)].get(("nic", nic.id))) for gpu in gpus}
+    return {
+        gpu: tuple(nic for nic in by_nic if result[("gpu", gpu)].get(("nic", nic))) for gpu, by_nic in ranks.items()
+    }
