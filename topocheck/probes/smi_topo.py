@@ -29,7 +29,7 @@ from topocheck.facts import Evidence, Fact, Gap, Matrix
 from topocheck.probes.lines import Line, lines, sniffed
 from topocheck.probes.smi_errors import errors
 from topocheck.probes.smi_topo_affinity import COLUMNS, affinity
-from topocheck.probes.smi_topo_rows import Header, Row, cells_of, header, is_torn, legend_entry, plain, row
+from topocheck.probes.smi_topo_rows import Header, Row, cells_of, header, is_p2p_row, is_torn, legend_entry, plain, row
 
 INPUT = "nvidia-smi topo -m"
 INPUT_MP = "nvidia-smi topo -mp"
@@ -101,10 +101,12 @@ def _drafts(text: str, command: str) -> Iterator[_Draft]:
             if draft.rows:
                 yield draft
             draft = _Draft(command, top, words)
-        elif draft.header and not draft.rows:
-            _widen(draft, words)
-        elif draft.rows and not _note(draft, words) and line.number - last <= _MAX_FOREIGN_LINES:
+        elif _note(draft, words):
+            continue
+        elif draft.rows and line.number - last <= _MAX_FOREIGN_LINES:
             _continue(draft, line._replace(text=words), last)
+        elif draft.header and not draft.rows:
+            _widen(draft, (" " if line.indent else "") + words)
     yield draft
 
 
@@ -114,9 +116,13 @@ def _add(draft: _Draft, found: Row, line: Line) -> None:
 
 def _widen(draft: _Draft, words: str) -> None:
     """Takes a line as the rest of a header that was wrapped, if both together are one."""
-    joined = header(draft.header_text + words) if words else None
-    if joined and draft.header and joined.whole and joined != draft.header:
+    joined = header(draft.header_text + words)
+    if joined and draft.header and _extent(joined) > _extent(draft.header):
         draft.header, draft.header_text = joined, draft.header_text + words
+
+
+def _extent(top: Header) -> tuple[int, int, bool]:
+    return len(top.names), len(top.columns), top.whole
 
 
 def _note(draft: _Draft, words: str) -> bool:
@@ -126,6 +132,9 @@ def _note(draft: _Draft, words: str) -> bool:
     if equals and re.match("Self|Connection|Status|Not supported|Chipset", meaning):
         draft.words.add(word)
         draft.p2p |= meaning.startswith("Status")
+        return True
+    if is_p2p_row(words):
+        draft.p2p = True
         return True
     if entry := legend_entry(words):
         draft.legend[entry[0]] = entry[1]
@@ -141,7 +150,7 @@ def _continue(draft: _Draft, line: Line, last: int) -> None:
         complete = len(cells) == missing and _AFFINITY_ONLY.fullmatch(rest.strip())
         if cells and (complete or (len(cells) < missing and is_torn(rest))):
             entry.cells, entry.rest = entry.cells + cells, rest
-    elif line.number == last + 1 and line.text and entry.rest.strip() and _AFFINITY_ONLY.fullmatch(line.text):
+    elif line.number == last + 1 and line.text and _AFFINITY_ONLY.fullmatch(line.text):
         entry.rest += (" " if line.indent else "") + line.text
 
 
@@ -151,7 +160,8 @@ def _width(draft: _Draft) -> int:
 
 
 def _facts(draft: _Draft) -> Iterator[Fact]:
-    if draft.p2p or not draft.rows:
+    only_x = all(set(entry.cells) <= {"X"} for entry in draft.rows.values())
+    if not draft.rows or (draft.p2p and only_x):
         if draft.header and not draft.p2p and (len(draft.header.names) > 1 or draft.header.columns):
             yield Gap(draft.command, "the matrix ends after its header line")
         return

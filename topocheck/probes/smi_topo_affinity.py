@@ -132,7 +132,7 @@ def _spans(text: str) -> list[tuple[int, int]]:
 def _blank_by_tabs(rest: str) -> bool:
     """Whether list and N/A stand two tab stops apart, as a blank cell between them leaves it."""
     match = re.match(r"[ \t]*(\d[\d,-]*)( +)N/A", rest)
-    return match is not None and 8 < len(match[2]) <= 16 and (len(match[1]) + len(match[2])) % 8 == 0
+    return match is not None and len(match[2]) > 8 and (len(match[1]) + len(match[2])) % 8 == 0
 
 
 def _choose(readings: Sequence[_Reading]) -> list[_Cells]:

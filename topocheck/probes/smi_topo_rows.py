@@ -19,10 +19,12 @@ _HEADER_START = re.compile(r"(?<![A-Za-z])GPU\d{1,3}")
 _HEADER_NAME = re.compile(rf"[ \t]*({_NAME})")
 _COLUMNS = re.compile(r"[ \t]*(CPU Affinity)?[ \t]*(NUMA Affinity|NUMA(?![ \t]+ID))?[ \t]*(GPU NUMA ID)?[ \t]*")
 _COLUMN_KEYS = ("cpus", "numa", "gpu_numa")
-_ROW = re.compile(rf"(?<![^\s|>`])({_NAME})[ \t]+(?={_CELL})")
+_TORN = r"S|SY|SO|N|NO|NOD|NV|P|PX|PI|PH"
+_ROW = re.compile(rf"(?<![^\s|>`])({_NAME})[ \t]+(?={_CELL}|(?:{_TORN})$)")
 _NEXT_CELL = re.compile(rf"[ \t]*({_CELL})")
-_TORN_CELL = re.compile(r"[ \t]*(?:S|SY|SO|N|NO|NOD|NV|P|PX|PI|PH)$")
+_TORN_CELL = re.compile(rf"[ \t]*(?:{_TORN})$")
 _P2P = re.compile(r"[ \t]*(?:OK|[GCT]?NS|DR|U)(?![\w-])")
+_P2P_ROW = re.compile(r"GPU\d{1,3}[ \t]+(?:X[ \t]+)?(?:OK|[GCT]?NS|DR|U)(?![\w-])")
 _LEGEND = re.compile(r"(?<!\S)(NIC\d{1,3}):[ \t]*(.*)")
 _RDMA_NAME = re.compile(r"(?=.*[a-z])[A-Za-z][\w.-]{1,62}\d|(?:mlx|ib|roce|rdma|efa|bnxt|hfi|irdma)[\w.-]*")
 
@@ -72,6 +74,11 @@ def row(line: str) -> Row | None:
         return None
     cells, rest = cells_of(line[match.end() :])
     return None if _P2P.match(rest) else Row(match[1], cells, rest)
+
+
+def is_p2p_row(line: str) -> bool:
+    """Whether a line is a row of `topo -p2p`, whose header looks the same."""
+    return _P2P_ROW.match(line) is not None
 
 
 def cells_of(text: str) -> tuple[tuple[str, ...], str]:
