@@ -189,7 +189,7 @@ def _set_nvlink_rate(node: Topology, patch: SetNvlinkRate) -> Topology:
 
 
 def _join_nvlink(node: Topology, patch: JoinNvlink) -> Topology:
-    directed = {(a, b): f"NV{patch.links}" for a, b in permutations(patch.gpus, 2)}
+    directed = dict.fromkeys(permutations(patch.gpus, 2), f"NV{patch.links}")
     classes = {frozenset(ends): word for ends, word in directed.items()}
     return replace(node, classes={**node.classes, **classes}, directed={**node.directed, **directed})
 

@@ -104,3 +104,10 @@ def nvlink_achievable_gb_per_s(links: int, part: Part | None) -> float:
 def nvlink_ring_gb_per_s(links: int, part: Part | None) -> float:
     """What a ring edge over NVLink carries: 363 for the 18 links of an H100 (prediction.md section 2)."""
     return nvlink_line_rate_gb_per_s(links, part) * _K_RING[part.nvlink_gen if part and part.nvlink_gen else 4]
+
+
+def bar1_covers_memory(part: Part | None) -> bool:
+    """Whether BAR1 ships as large as the memory: the data-centre parts without a display head, which are those that
+    hold their link (V100 to B300; `nvidia-smi -q` of published nodes shows 16 to 256 GiB). L40S, A40 and workstation
+    cards have 256 MiB in display mode."""
+    return bool(part and part.holds_link and not part.c2c)

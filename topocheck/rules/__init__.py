@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from topocheck.errors import UsageError
 from topocheck.rules import (
+    bar1_small,
     driver_unusable,
     fabric_not_ready,
     gpu_missing,
@@ -21,6 +22,8 @@ from topocheck.rules import (
     nvlink_down,
     nvlink_uneven,
     p2p_missing,
+    pcie_errors,
+    pcie_payload_small,
     pcie_slot_capped,
     pcie_speed_degraded,
     pcie_width_degraded,
@@ -29,7 +32,9 @@ from topocheck.rules import (
     port_slow,
     rail_crossed,
     rail_missing,
+    relaxed_ordering_off,
     tree_hidden,
+    uplink_shared,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +45,11 @@ ALL: tuple[Rule, ...] = (
     pcie_speed_degraded,
     pcie_slot_capped,
     nic_outruns_pcie,
+    uplink_shared,
+    pcie_payload_small,
+    pcie_errors,
+    bar1_small,
+    relaxed_ordering_off,
     gpu_missing,
     driver_unusable,
     p2p_missing,

@@ -1,0 +1,110 @@
+"""
+PCIe errors on the path of a GPU or NIC.
+
+Why it costs: every corrected error is a packet sent again; uncorrected ones end transfers or take the device away.
+
+Usual cause: a dirty or half-seated connector, a long cable or riser without retimer, a failing card or switch port.
+
+Repair: reseat card, riser and cables of the link that counts; if it goes on, swap them one at a time.
+
+Silent when: the device is neither a GPU nor a NIC nor on their path; the kernel's "limited by" lines (PCI001 to PCI003
+speak of those). Error bits that stay set until cleared, and totals without a time, are info: they may date from boot. A
+rate needs two readings or times in the log: more than 8 corrected errors a minute are a warning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from topocheck.facts import Evidence, LogEvent, PciFunction
+from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
+from topocheck.graph import Topology
+from topocheck.judging import judged_links
+
+ID = "PCI007"
+NAME = "pcie-errors"
+_A_MINUTE = 8  # rules.md; DCGM's PCIe replay limit is the same 8 a minute
+_CORRECTED = re.compile(r"(?<!Un)(?<!un)correct", re.IGNORECASE)
+# Bits that speak of the link or of lost data; AdvNonFatalErr and UnsupReq are set by enumeration on most servers.
+_LINK_BITS = frozenset({"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout"})
+_DATA_BITS = frozenset({"DLP", "SDES", "TLP", "FCP", "CmpltTO", "RxOF", "MalfTLP", "ECRC"})
+_TOTALS = {"aer_dev_nonfatal": "non-fatal", "aer_dev_fatal": "fatal"}
+
+
+def check(node: Topology) -> Iterator[Answer]:
+    """Log lines, totals and latched bits of every function on a judged path."""
+    ends = _owners(node)
+    if not ends:
+        yield Skip("no PCIe path in the input") if node.devices else NotApplicable("no GPU or compute NIC")
+        return
+    functions = [f for bdf, f in node.functions.items() if bdf in ends]
+    if not any(f.aer for f in functions):
+        yield Skip("no AER registers or counters in the input", partial=bool(node.events))
+    for bdf, subject in ends.items():
+        events = [e for e in node.events if e.kind == "aer" and e.bdf == bdf]
+        if events:
+            yield _logged(subject, events)
+    for f in functions:
+        if totals := [(name, count) for name, count in f.aer if name in _TOTALS and count.strip("0")]:
+            said = " and ".join(f"{count} {_TOTALS[name]}" for name, count in totals)
+            yield _info(f, ends[f.bdf], f"has counted {said} PCIe errors at some time since boot")
+    if latched := [f for f in functions if _latched(f)]:
+        yield _told(latched, ends)
+
+
+def _owners(node: Topology) -> dict[str, str]:
+    """Each function at an end of a judged link, and the device to name for it."""
+    ends: dict[str, str] = {}
+    for judged in judged_links(node):
+        for bdf in (judged.link.b, judged.link.a):
+            if bdf:
+                ends.setdefault(bdf, judged.subject if bdf == judged.link.b else bdf)
+    return ends
+
+
+def _latched(f: PciFunction) -> set[str]:
+    set_bits = {bit for _, bits in f.aer for bit in re.findall(r"(\w+)\+", bits)}
+    return set_bits & (_LINK_BITS | _DATA_BITS)
+
+
+def _logged(subject: str, events: list[LogEvent]) -> Finding:
+    """A warning for uncorrected errors and for floods of corrected ones, else an info."""
+    corrected = [e for e in events if _CORRECTED.search(e.line.text)]
+    fatal = len(events) - len(corrected)
+    severity: Severity = "warning" if fatal or _flood(corrected) else "info"
+    kind = f"{fatal} uncorrected" if fatal else f"{len(corrected)} corrected"
+    shown = next((e for e in events if e not in corrected), events[-1])
+    return _finding(severity, (subject,), f"{subject} has {kind} PCIe errors in the kernel log", (shown.line,))
+
+
+def _flood(events: list[LogEvent]) -> bool:
+    times = sorted(e.time_s for e in events if e.time_s is not None)
+    return any(b - a <= 60 for a, b in zip(times, times[_A_MINUTE:], strict=False))
+
+
+def _info(f: PciFunction, subject: str, said: str) -> Finding:
+    lines = tuple(Evidence(f"/sys/bus/pci/devices/{f.bdf}/{n}", None, f"total {c}") for n, c in f.aer if n in _TOTALS)
+    return _finding("info", (subject,), f"{subject} {said}", lines)
+
+
+def _told(latched: list[PciFunction], ends: dict[str, str]) -> Finding:
+    bits = sorted(set().union(*(_latched(f) for f in latched)))
+    subjects = tuple(dict.fromkeys(ends[f.bdf] for f in latched))
+    line = next((x for f in latched for key in ("CESta", "UESta") if (x := f.lines.get(key))), None)
+    many = f"{len(latched)} PCIe functions on GPU and NIC paths have" if len(latched) > 1 else f"{subjects[0]} has"
+    said = f"{many} error bits set that nobody cleared ({', '.join(bits)}): no count, no time"
+    return _finding("info", subjects, said, (line,) if line else ())
+
+
+def _finding(severity: Severity, subjects: tuple[str, ...], said: str, evidence: tuple[Evidence, ...]) -> Finding:
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity=severity,
+        subjects=subjects,
+        message=said,
+        repair="Reseat card, riser and cables of that link; if errors go on, swap them one at a time",
+        evidence=evidence,
+        effect="risks",
+    )
