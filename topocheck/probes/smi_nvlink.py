@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from topocheck.facts import Evidence, Fact, Gap, NvlinkGpu, NvlinkPort, full_bdf
-from topocheck.probes.lines import Line, lines, sniffed
+from topocheck.probes.lines import SNIFF_CHARS, Line, lines, sniffed
 from topocheck.probes.smi_errors import errors
 
 INPUT = "nvidia-smi nvlink -s"
@@ -36,7 +36,7 @@ _RATE = re.compile(r"(\d{1,5}(?:\.\d{1,6})?) GB/s")
 _ERRORS = re.compile(r"(\S.{0,60}?) Errors?: (\d{1,20})", re.IGNORECASE)
 _REMOTE = re.compile(r"(?:Remote Device )?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])(?::.*)?")
 _SUPPORTED = re.compile(r"P2P is supported: (true|false)", re.IGNORECASE)
-_OPTION = re.compile(r"nvlink[ _]+(?:-[a-zA-Z]|--[a-z]+)")
+_OPTION = re.compile(r"nvlink[ _]+(-[a-zA-Z]|--[a-z]+)")
 _ID = re.compile(r"nvlink.*[ _](?:-i|--id)[ _=]*(\d{1,3})(?!\d)")
 
 
@@ -69,10 +69,10 @@ def sniff(text: str) -> bool:
     return sniffed(_LOOKS, text)
 
 
-def parse(text: str, command: str = INPUT) -> Iterable[Fact]:
+def parse(text: str, command: str = "nvidia-smi nvlink") -> Iterable[Fact]:
     """What the text says of each GPU's links. `command` names the GPU where the output does not (-i)."""
     option, asked = _OPTION.search(command), _ID.search(command)
-    witness = f"nvidia-smi {option[0].replace('_', ' ')}" if option else INPUT
+    witness = f"nvidia-smi nvlink {option[1]}" if option else _witness(text)
     gpus: dict[int, _Gpu] = {}
     current = int(asked[1]) if asked else None
     links, orphans = 0, False
@@ -93,6 +93,14 @@ def parse(text: str, command: str = INPUT) -> Iterable[Fact]:
     if orphans:
         facts.append(Gap(witness, "links without the line that names their GPU were left out"))
     return [*facts, *errors(text, witness)] or [Gap(witness, "no link in it")]
+
+
+def _witness(text: str) -> str:
+    """The command by what the first line about a link says."""
+    first = _LOOKS.search(text, 0, SNIFF_CHARS)
+    said = first[0].lower() if first else ""
+    options = {"remote device": "-R", "errors": "-e", "supported": "-c"}
+    return f"nvidia-smi nvlink {next((option for word, option in options.items() if word in said), '-s')}"
 
 
 def _take(gpu: _Gpu, line: Line, witness: str) -> None:
