@@ -142,6 +142,7 @@ class Numa(NamedTuple):
     cpus: str | None
     socket: int | None
     memory_gib: float | None
+    witness: str = ""
 
 
 class Disagreement(NamedTuple):

@@ -25,6 +25,7 @@ def as_networkx(node: Topology) -> nx.MultiGraph:
     _add_numa(graph, node)
     for device in (*node.gpus, *node.nics):
         _add_chain(graph, node, device)
+    _add_seats(graph, node)
     _add_nvlinks(graph, node)
     return graph
 
@@ -35,45 +36,59 @@ def _name(device: Device) -> str:
 
 def _add_numa(graph: nx.MultiGraph, node: Topology) -> None:
     for numa in node.numa_nodes:
-        graph.add_node(f"numa{numa.id}", kind="numa", cpus=numa.cpus)
-        above = "host"
+        name, above = f"numa{numa.id}", "host"
+        graph.add_node(name, kind="numa", cpus=numa.cpus)
         if numa.socket is not None:
             above = f"socket{numa.socket}"
-            if above not in graph:
-                graph.add_node(above, kind="socket")
-                graph.add_edge(above, "host", key="socket", **_edge("socket", None, None, "lscpu", False))
-        graph.add_edge(f"numa{numa.id}", above, key="socket", **_edge("socket", None, None, "numactl -H", False))
+            graph.add_node(above, kind="socket")
+            graph.add_edge(above, "host", key="socket", **_edge("socket", witness=numa.witness))
+        graph.add_edge(name, above, key="socket", **_edge("socket", witness=numa.witness))
 
 
 def _add_chain(graph: nx.MultiGraph, node: Topology, device: Device) -> None:
-    """A device, the bridges above it, its root, and the NUMA node or host the root hangs on."""
+    """A device and the bridges above it, up to its root."""
     names = {d.bdf: _name(d) for d in node.devices if d.bdf}
-    chain = list(node.climb(device.bdf if device.bdf and device.bdf in node.parents else device.id))
-    for below, above in pairwise(chain):
-        kind = "root" if above.startswith("root:") else "bridge"
-        graph.add_node(above, kind=kind)
-        lower = names.get(below, below)
-        if not graph.has_edge(lower, above, key="pcie"):
-            link = node.links.get(below)
-            graph.add_edge(lower, above, key="pcie", **_pcie_edge(link, above in node.inferred))
-    top = names.get(chain[-1], chain[-1])
-    numa = node.root_numa.get(chain[-1], device.numa_node)
-    seat = f"numa{numa}" if numa is not None else "host"
-    if seat not in graph:
-        graph.add_node(seat, kind="numa")
-        graph.add_edge(seat, "host", key="socket", **_edge("socket", None, None, "nvidia-smi topo -m", True))
-    if not graph.has_edge(top, seat, key="memory"):
-        graph.add_edge(top, seat, key="memory", **_edge("memory", None, None, device.numa_from or "", numa is None))
+    for below, above in pairwise(_chain(node, device)):
+        graph.add_node(above, kind="root" if above.startswith("root:") else "bridge")
+        graph.add_edge(names.get(below, below), above, key="pcie", **_pcie_edge(node, below, above))
 
 
-def _pcie_edge(link: PcieLink | None, inferred: bool) -> dict[str, Any]:
+def _chain(node: Topology, device: Device) -> list[str]:
+    return list(node.climb(device.bdf if device.bdf and device.bdf in node.parents else device.id))
+
+
+def _add_seats(graph: nx.MultiGraph, node: Topology) -> None:
+    """The NUMA node each root hangs on: the host bridge's own, else a device's below; the host where none says."""
+    names = {d.bdf: _name(d) for d in node.devices if d.bdf}
+    seats: dict[str, tuple[int | None, str]] = {}
+    for device in (*node.gpus, *node.nics):
+        top = _chain(node, device)[-1]
+        numa = node.root_numa.get(top, device.numa_node)
+        if seats.get(top, (None, ""))[0] is None:
+            seats[top] = (numa, device.numa_from or "")
+    for top, (numa, witness) in seats.items():
+        seat = "host" if numa is None else f"numa{numa}"
+        if seat not in graph:
+            graph.add_node(seat, kind="numa", cpus=None)
+            graph.add_edge(seat, "host", key="socket", **_edge("socket", witness=witness, inferred=True))
+        edge = _edge("memory", witness=witness, inferred=numa is None)
+        graph.add_edge(names.get(top, top), seat, key="memory", **edge)
+
+
+def _pcie_edge(node: Topology, below: str, above: str) -> dict[str, Any]:
+    if above in node.inferred:
+        return _edge("pcie", witness="nvidia-smi topo -m", inferred=True)
+    link: PcieLink | None = node.links.get(below)
     if link is None or not link.speed_gts or not link.width:
-        return _edge("pcie", None, None, link.witness if link else "", inferred)
+        function = node.functions.get(below)
+        return _edge("pcie", witness=function.witness if function else "")
     line = pcie.line_rate_gb_per_s(link.speed_gts, link.width)
-    return _edge("pcie", line, pcie.achievable_gb_per_s(link.speed_gts, link.width), link.witness, inferred)
+    return _edge("pcie", line, pcie.achievable_gb_per_s(link.speed_gts, link.width), link.witness)
 
 
-def _edge(kind: str, line: float | None, capacity: float | None, witness: str, inferred: bool) -> dict[str, Any]:
+def _edge(
+    kind: str, line: float | None = None, capacity: float | None = None, witness: str = "", inferred: bool = False
+) -> dict[str, Any]:
     return {
         "kind": kind,
         "line_rate_gb_per_s": line,
@@ -99,4 +114,4 @@ def _add_nvlinks(graph: nx.MultiGraph, node: Topology) -> None:
 
 def _nvlink_edge(links: int, device: Device, witness: str) -> dict[str, Any]:
     line = gpu_figures.nvlink_line_rate_gb_per_s(links, device.part)
-    return _edge("nvlink", line, gpu_figures.nvlink_achievable_gb_per_s(links, device.part), witness, False)
+    return _edge("nvlink", line, gpu_figures.nvlink_achievable_gb_per_s(links, device.part), witness)

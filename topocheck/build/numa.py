@@ -19,7 +19,7 @@ def numa_nodes_of(facts: Iterable[NumaNode]) -> tuple[Numa, ...]:
         by_id.setdefault(fact.id, []).append(fact)
     joined = (merged(group) for _, group in sorted(by_id.items()))
     return tuple(
-        Numa(n.id, n.cpus, n.socket, round(n.memory_mib / 1024, 1) if n.memory_mib is not None else None)
+        Numa(n.id, n.cpus, n.socket, round(n.memory_mib / 1024, 1) if n.memory_mib is not None else None, n.witness)
         for n in joined
     )
 
