@@ -97,16 +97,14 @@ def _drafts(text: str, command: str) -> Iterator[_Draft]:
                 draft = _Draft(command)
             _add(draft, found, line)
             last = line.number
+        elif draft.header and not draft.rows and _widen(draft, (" " if line.indent else "") + words):
+            continue
         elif (top := header(words)) and not (draft.rows and not top.whole and not top.columns):
             if draft.rows:
                 yield draft
             draft = _Draft(command, top, words)
-        elif _note(draft, words):
-            continue
-        elif draft.rows and line.number - last <= _MAX_FOREIGN_LINES:
-            _continue(draft, line._replace(text=words), last)
-        elif draft.header and not draft.rows:
-            _widen(draft, (" " if line.indent else "") + words)
+        elif not _note(draft, words) and draft.rows and line.number - last <= _MAX_FOREIGN_LINES:
+            last = line.number if _continue(draft, line._replace(text=words), last) else last
     yield draft
 
 
@@ -114,11 +112,13 @@ def _add(draft: _Draft, found: Row, line: Line) -> None:
     draft.rows[found.name] = _Entry(line._replace(text=plain(line.text)), found.cells, found.rest)
 
 
-def _widen(draft: _Draft, words: str) -> None:
-    """Takes a line as the rest of a header that was wrapped, if both together are one."""
+def _widen(draft: _Draft, words: str) -> bool:
+    """Takes a line as the rest of a header that was wrapped, if both together hold more than the header."""
     joined = header(draft.header_text + words)
-    if joined and draft.header and _extent(joined) > _extent(draft.header):
-        draft.header, draft.header_text = joined, draft.header_text + words
+    if joined is None or draft.header is None or _extent(joined) <= _extent(draft.header):
+        return False
+    draft.header, draft.header_text = joined, draft.header_text + words
+    return True
 
 
 def _extent(top: Header) -> tuple[int, int, bool]:
@@ -141,8 +141,8 @@ def _note(draft: _Draft, words: str) -> bool:
     return entry is not None
 
 
-def _continue(draft: _Draft, line: Line, last: int) -> None:
-    """Takes a line as the rest of the last row, if that was torn and the line completes it."""
+def _continue(draft: _Draft, line: Line, last: int) -> bool:
+    """Takes a line as the rest of the last row, if that was torn and the line goes on where it ends."""
     entry = next(reversed(draft.rows.values()))
     missing = _width(draft) - len(entry.cells)
     if missing > 0 and is_torn(entry.rest):
@@ -150,8 +150,13 @@ def _continue(draft: _Draft, line: Line, last: int) -> None:
         complete = len(cells) == missing and _AFFINITY_ONLY.fullmatch(rest.strip())
         if cells and (complete or (len(cells) < missing and is_torn(rest))):
             entry.cells, entry.rest = entry.cells + cells, rest
+            return True
     elif line.number == last + 1 and line.text and _AFFINITY_ONLY.fullmatch(line.text):
-        entry.rest += (" " if line.indent else "") + line.text
+        between = " " if line.indent else ""
+        doubtful = not between and entry.rest[-1:].isdigit() and line.text[0].isdigit()  # one number, or two
+        entry.rest = "" if doubtful else entry.rest + between + line.text
+        return True
+    return False
 
 
 def _width(draft: _Draft) -> int:
