@@ -25,7 +25,8 @@ class Scenario(NamedTuple):
     """What is run, and whose bandwidth is asked.
 
     gpu-nic    every GPU to its own NICs by RDMA; B is the subject GPU's
-    node-nics  the same; B is the sum over the node, what an inter-node ring follows
+    node-nics  the same; B is the sum over the node, what an inter-node ring follows (without a GPU in the input: of
+               the NICs' ports)
     gpu-host   every GPU to its host memory; B is the subject GPU's
     nic-host   the subject NIC alone to host memory
     ring       the best ring through all GPUs of the node; B is its slowest edge's
@@ -168,6 +169,9 @@ def _rdma(node: Topology) -> tuple[list[Flow], Capacity, bool]:
             capacity[nic.id, "port"] = port
             far = local and RANK[node.pcie_class(gpu.id, nic.id)] > SWITCH_LOCAL and not (gpu.part and gpu.part.c2c)
             flows.append(Flow(gpu.id, tuple(crosses), port * _FAR_NIC if far else float("inf")))
+    if not node.gpus:
+        capacity = {(n.id, "port"): network.achievable_gb_per_s(rates[n.id] or 0.0) for n in node.compute_nics}
+        flows = [Flow(n.id, ((n.id, "port"),), float("inf")) for n in node.compute_nics]
     return flows, capacity, nominal
 
 

@@ -89,7 +89,7 @@ def _finding(node: Topology, nic: Device, down: list[RdmaPort]) -> Finding:
         expected_from="equals" if active else None,
         patches=tuple(SetPort(nic.id, p.port, rate) for p in down),
         scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", g) for g in gpus)),
-        price_kind="computed" if gpus else "unknown",
+        price_kind="computed" if gpus or (nic.role == "compute" and rate) else "unknown",
         covers=frozenset(gpus),
     )
 
