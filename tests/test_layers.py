@@ -16,7 +16,7 @@ LAYERS = (
     ("rules", "pricing", "follows"),
     ("judging",),
     ("finding",),
-    ("patches", "nearness", "nvlink"),
+    ("patches", "nearness", "nvlink", "nccl"),
     ("model",),
     ("ring",),
     ("build",),

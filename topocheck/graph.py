@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from topocheck.expected import Expected
 from topocheck.facts import (
     Evidence,
     Gap,
@@ -173,6 +174,7 @@ class Machine:
     fabric_manager: str | None = None
     modules: frozenset[str] | None = None
     numa_balancing: int | None = None
+    kernel_log: bool = False  # a kernel log was there to read
     lines: Lines = field(default_factory=dict)  # by the field's name here: the first input that states it
     platform: str | None = None
     topology_file: str | None = None  # what gives NCCL the machine's topology
@@ -180,6 +182,7 @@ class Machine:
     open_driver: bool | None = None
     peermem: bool | None = None
     allowed_cpus: str | None = None  # of the process that made the capture
+    allowed_numa: frozenset[int] | None = None  # the NUMA nodes those CPUs are on
     nccl_environ: Mapping[str, str] | None = None  # None: no environment in the input
 
 
@@ -210,6 +213,7 @@ class Topology:
     disagreements: tuple[Disagreement, ...] = ()
     assumptions: tuple[str, ...] = ()
     events: tuple[LogEvent, ...] = ()
+    expected: Expected = Expected()  # noqa: RUF009 (frozen)
     sisters: Mapping[str, Mapping[str, LeafPort]] = field(default_factory=dict)  # other hosts' device → leaf
 
     @cached_property

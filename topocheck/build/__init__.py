@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from topocheck.build import classes as near
 from topocheck.build.fabric import other_hosts_leaves, with_fabric
-from topocheck.build.gpus import gpus_of
+from topocheck.build.gpus import gpus_of, pci_id_of
 from topocheck.build.links import device_links, link_disagreements
-from topocheck.build.machine import machine_of
+from topocheck.build.machine import machine_of, with_allowed_numa
 from topocheck.build.nics import matrix_nic_ids, nics_of, port_disagreements
 from topocheck.build.numa import numa_nodes_of, numa_of_roots, with_matrix_numa
 from topocheck.build.pci import chain_of, functions_of, links_of, parents_of, with_boot_limits
@@ -22,6 +22,7 @@ from topocheck.build.said import Said, sort_facts
 from topocheck.facts import Evidence, Fact, Gap, PciFunction
 from topocheck.graph import Device, Disagreement, Topology
 from topocheck.hardware.pci_ids import is_nvswitch
+from topocheck.names import NameSet
 
 Pair = frozenset[str]
 
@@ -37,20 +38,20 @@ class Distances:
     differ: list[Disagreement] = field(default_factory=list)
 
 
-def build(facts: Iterable[Fact]) -> Topology:
-    """The node that the facts describe."""
+def build(facts: Iterable[Fact], *, compute_nics: tuple[NameSet, ...] = ()) -> Topology:
+    """The node that the facts describe; `compute_nics` are those the site names (none: found out)."""
     said = sort_facts(facts)
     functions = functions_of(said.pci)
     parents = parents_of(functions)
     bridges = {b: f for b, f in functions.items() if f.is_bridge or f.port_type in ("root", "upstream", "downstream")}
     nodes = numa_nodes_of(said.numa)
     gpus, differ = with_matrix_numa(gpus_of(said, functions), said.matrices[0] if said.matrices else None, nodes)
-    machine = machine_of(said.hosts)
+    machine = with_allowed_numa(machine_of(said.hosts), nodes)
     nics = with_fabric(nics_of(said, functions), said.cabling, said.counters, machine.hostname)
     chains = {d.id: chain_of(d.bdf, parents) if d.bdf else [] for d in (*gpus, *nics)}
     root_numa = numa_of_roots(functions, parents)
     far = _distances(said, gpus, nics, chains, bridges, root_numa)
-    nics, assignment = with_roles(nics, gpus, lambda a, b: far.pcie.get(frozenset((a, b))))
+    nics, assignment = with_roles(nics, gpus, lambda a, b: far.pcie.get(frozenset((a, b))), compute_nics)
     links = with_boot_limits(links_of(functions, parents), said.limits, functions)
     parents, inferred = _with_inferred_tree(parents, far.pcie, gpus, nics)
     return Topology(
@@ -154,7 +155,7 @@ def _with_inferred_tree(
 
 def _nvswitches(functions: Mapping[str, PciFunction]) -> list[Device]:
     return [
-        Device(id=f.bdf, kind="nvswitch", bdf=f.bdf, pci_id=f"{f.vendor_id}:{f.device_id}", model=f.name,
+        Device(id=f.bdf, kind="nvswitch", bdf=f.bdf, pci_id=pci_id_of(f), model=f.name,
                numa_node=f.numa_node, pci=f, lines=f.lines)
         for f in functions.values()
         if is_nvswitch(f)

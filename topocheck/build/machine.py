@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from topocheck.build.merge import merged
+from topocheck.build.numa import expand
 from topocheck.facts import Evidence, Host
-from topocheck.graph import Machine
+from topocheck.graph import Machine, Numa
 
 _PEERMEM = {"nvidia_peermem", "nv_peer_mem"}
 
@@ -35,6 +36,7 @@ def machine_of(hosts: Iterable[Host]) -> Machine:
         fabric_manager=host.fabric_manager,
         modules=host.modules,
         numa_balancing=host.numa_balancing,
+        kernel_log=any(h.witness == "dmesg" for h in known),
         open_driver=_is_open(known),
         peermem=_peermem(known, host),
         allowed_cpus=host.allowed_cpus,
@@ -43,6 +45,14 @@ def machine_of(hosts: Iterable[Host]) -> Machine:
         asset_tag=host.asset_tag,
         lines=_lines(known),
     )
+
+
+def with_allowed_numa(machine: Machine, nodes: Iterable[Numa]) -> Machine:
+    """The machine with the NUMA nodes on which this process may run."""
+    if machine.allowed_cpus is None:
+        return machine
+    allowed = set(expand(machine.allowed_cpus))
+    return replace(machine, allowed_numa=frozenset(n.id for n in nodes if n.cpus and allowed & set(expand(n.cpus))))
 
 
 def _is_open(hosts: list[Host]) -> bool | None:

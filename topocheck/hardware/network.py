@@ -12,6 +12,8 @@ _K_NET = 0.98
 # design.md section 3 prints the loss of AFF001 as 35-55 %, of AFF002 as 30-55 %.
 FAR_SOCKET_LOSS = (0.35, 0.55)
 FAR_BRIDGE_LOSS = (0.30, 0.55)
+# design.md section 3, AFF004: what was lost without GPUDirect RDMA, from large messages with fast hosts to the worst.
+NO_GPUDIRECT_LOSS = (0.12, 0.84)
 
 
 def line_rate_gb_per_s(rate_gbit_per_s: float) -> float:
