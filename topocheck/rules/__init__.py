@@ -42,6 +42,8 @@ from topocheck.rules import (
     port_slow,
     rail_crossed,
     rail_missing,
+    rail_subnet,
+    rail_wrong_leaf,
     relaxed_ordering_off,
     tree_hidden,
     uplink_shared,
@@ -89,7 +91,9 @@ ALL: tuple[Rule, ...] = (
     gid_missing,
     port_congested,
     rail_crossed,
+    rail_wrong_leaf,
     rail_missing,
+    rail_subnet,
     tree_hidden,
 )
 

@@ -1,0 +1,24 @@
+"""What the driver's Xid numbers mean, for those a rule speaks of.
+
+Numbers and meanings: NVIDIA's Xid catalogue (docs.nvidia.com/deploy/xid-errors, "Analyzing Xid Errors with the Xid
+Catalog", Ampere and newer) and its page on page retirement for 48, 63 and 64. The words are ours.
+"""
+
+from __future__ import annotations
+
+# A reset, a reboot or a technician is needed.
+HARDWARE = {
+    48: "uncorrectable memory error", 62: "internal micro-controller halt", 64: "row remapping or retirement failed",
+    74: "NVLink error", 79: "fell off the bus", 95: "uncontained memory error", 119: "GSP firmware does not answer",
+    120: "GSP firmware error", 140: "unrecovered memory error", 143: "initialisation failed", 144: "NVLink SAW error",
+    145: "NVLink RLW error", 146: "NVLink TLW error", 147: "NVLink TREX error", 148: "NVLink control error",
+    149: "NVLink NETIR error", 150: "NVLink MSE error", 154: "recovery action changed",
+}  # fmt: skip
+# A program's fault, or handled by the GPU itself.
+HARMLESS = {
+    13: "graphics engine exception", 31: "page fault of a program", 43: "stopped by a program's fault",
+    45: "work of a program removed", 63: "row remapped or page retired", 92: "many corrected memory errors",
+    94: "contained memory error",
+}  # fmt: skip
+# With a sign of it still there now they are an error.
+FATAL = frozenset({64, 79, 95, 119, 120})
