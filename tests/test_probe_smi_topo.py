@@ -231,3 +231,65 @@ def test_p2p_of_two_capabilities_the_second_cut():
 
 def test_p2p_without_operand_is_a_gap():
     assert isinstance(parsed(smi_p2p, "missing_operand")[0], Gap)
+
+
+# --- what terminals do to a matrix ---------------------------------------------------------------------------------
+
+WIDE = [f"GPU{i}" for i in range(4)] + [f"NIC{i}" for i in range(12)]
+
+
+def wide_cell(i: int, j: int) -> str:
+    return "X" if i == j else "NV12" if max(i, j) < 4 else "NODE" if i % 2 == j % 2 else "SYS"
+
+
+def wide_lines() -> list[str]:
+    """Four GPUs on two sockets and twelve NICs, with tabs as nvidia-smi prints them."""
+    affinity = ("\t0-23,48-71\t0\t\tN/A", "\t24-47,72-95\t1\t\tN/A")
+    rows = [
+        "\t".join([name, *(f" {cell} " if (cell := wide_cell(i, j)) == "X" else cell for j in range(len(WIDE)))])
+        + (affinity[i // 2] if i < 4 else "")
+        for i, name in enumerate(WIDE)
+    ]
+    return ["\t".join(["", *WIDE, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]), *rows]
+
+
+def stopped_at_margin(line: str, width: int) -> str:
+    """A tab at the terminal's right edge stops at the last column instead of wrapping."""
+    shown = ""
+    for char in line:
+        if char != "\t":
+            shown += char
+            continue
+        stop = (len(shown) // 8 + 1) * 8
+        if len(shown) < width <= stop:
+            stop = max(width - 1, len(shown))
+        shown = shown.ljust(stop)
+    return shown
+
+
+def wide_matrix(text: str) -> Matrix:
+    (matrix,) = (fact for fact in smi_topo.parse(text) if isinstance(fact, Matrix))
+    return matrix
+
+
+WIDE_CELLS = {(a, b): wide_cell(i, j) for i, a in enumerate(WIDE) for j, b in enumerate(WIDE) if i != j}
+WIDE_ROWS = [("0-23,48-71", "0"), ("0-23,48-71", "0"), ("24-47,72-95", "1"), ("24-47,72-95", "1")]
+
+
+@pytest.mark.parametrize("width", range(76, 176))
+def test_tabs_stopped_at_the_margin_lose_nothing(width):
+    matrix = wide_matrix("\n".join(stopped_at_margin(line, width) for line in wide_lines()))
+    assert matrix.names == tuple(WIDE)
+    assert matrix.cells == WIDE_CELLS
+    assert [(row.cpus, row.numa) for row in matrix.rows.values()] == WIDE_ROWS
+
+
+@pytest.mark.parametrize("width", range(76, 176))
+def test_lines_wrapped_at_the_margin_keep_every_cell_and_invent_no_affinity(width):
+    lines = [line.expandtabs(8) for line in wide_lines()]
+    matrix = wide_matrix("\n".join(line[at : at + width] for line in lines for at in range(0, len(line), width)))
+    assert matrix.names == tuple(WIDE)
+    assert matrix.cells == WIDE_CELLS
+    for row, (cpus, numa) in zip(matrix.rows.values(), WIDE_ROWS, strict=True):
+        assert row.cpus in (cpus, None)
+        assert row.numa in (numa, None)

@@ -47,7 +47,7 @@ _LOOKS = re.compile(
     r"|= Connection traversing PCIe as well as"
 )
 _COMMAND = re.compile(r"topo[ \t]+(?:(-mp|--matrix_pci)|-m|--matrix)(?![a-z_])")
-_AFFINITY_ONLY = re.compile(r"[\d,-]*[ \t]*(?:[\d,-]+|N/A)?[ \t]*(?:\d+|N/A)?")
+_AFFINITY_ONLY = re.compile(r"[\d,-]*[ \t]*(?:[\d,-]+|N/?A?)?[ \t]*(?:\d+|N/?A?)?")
 
 
 @dataclass
@@ -151,11 +151,13 @@ def _continue(draft: _Draft, line: Line, last: int) -> bool:
         if cells and (complete or (len(cells) < missing and is_torn(rest))):
             entry.cells, entry.rest = entry.cells + cells, rest
             return True
-    elif line.number == last + 1 and line.text and _AFFINITY_ONLY.fullmatch(line.text):
+    elif line.number == last + 1 and line.text:
         between = " " if line.indent else ""
-        doubtful = not between and entry.rest[-1:].isdigit() and line.text[0].isdigit()  # one number, or two
-        entry.rest = "" if doubtful else entry.rest + between + line.text
-        return True
+        joined = entry.rest + between + line.text
+        if _AFFINITY_ONLY.fullmatch(joined.strip()):
+            doubtful = not between and entry.rest[-1:].isdigit() and line.text[0].isdigit()  # one number, or two
+            entry.rest = "" if doubtful else joined
+            return True
     return False
 
 

@@ -20,7 +20,8 @@ _HEADER_NAME = re.compile(rf"[ \t]*({_NAME})")
 _COLUMNS = re.compile(r"[ \t]*(CPU Affinity)?[ \t]*(NUMA Affinity|NUMA(?![ \t]+ID))?[ \t]*(GPU NUMA ID)?[ \t]*")
 _COLUMN_KEYS = ("cpus", "numa", "gpu_numa")
 _TORN = r"S|SY|SO|N|NO|NOD|NV|P|PX|PI|PH"
-_ROW = re.compile(rf"(?<![^\s|>`])({_NAME})[ \t]+(?={_CELL}|(?:{_TORN})$)")
+_ROW = re.compile(rf"(?<![^\s|>`])({_NAME})[ \t]+(?={_CELL})")
+_TORN_ROW = re.compile(rf"({_NAME})[ \t]+(?=(?:{_TORN})$)")
 _NEXT_CELL = re.compile(rf"[ \t]*({_CELL})")
 _TORN_CELL = re.compile(rf"[ \t]*(?:{_TORN})$")
 _P2P = re.compile(r"[ \t]*(?:OK|[GCT]?NS|DR|U)(?![\w-])")
@@ -62,6 +63,9 @@ def header(line: str) -> Header | None:
     match = _COLUMNS.match(line, at)
     columns = tuple(key for key, group in zip(_COLUMN_KEYS, match.groups() if match else (), strict=False) if group)
     whole = (match.end() if match else at) == len(line)
+    if at == len(line) and names[-1] in names[:-1]:  # "NIC1" of a "NIC11" wrapped in its middle
+        names.pop()
+        whole = False
     if len(set(names)) != len(names) or not (whole or columns or len(names) > 1) or _NEXT_CELL.match(line, at):
         return None
     return Header(tuple(names), columns, whole)
@@ -69,7 +73,7 @@ def header(line: str) -> Header | None:
 
 def row(line: str) -> Row | None:
     """The row on a line, behind any log prefix; None if it holds none, or is a row of `topo -p2p`."""
-    match = _ROW.search(line)
+    match = _ROW.search(line) or _TORN_ROW.match(line)
     if match is None:
         return None
     cells, rest = cells_of(line[match.end() :])
