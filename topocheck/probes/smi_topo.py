@@ -97,12 +97,12 @@ def _drafts(text: str, command: str) -> Iterator[_Draft]:
                 draft = _Draft(command)
             _add(draft, found, line)
             last = line.number
-        elif draft.header and not draft.rows and _widen(draft, (" " if line.indent else "") + words):
-            continue
+        elif line.number == last + 1 and not draft.rows and _widen(draft, (" " if line.indent else "") + words):
+            last = line.number
         elif (top := header(words)) and not (draft.rows and not top.whole and not top.columns):
             if draft.rows:
                 yield draft
-            draft = _Draft(command, top, words)
+            draft, last = _Draft(command, top, words), line.number
         elif not _note(draft, words) and draft.rows and line.number - last <= _MAX_FOREIGN_LINES:
             last = line.number if _continue(draft, line._replace(text=words), last) else last
     yield draft
@@ -114,7 +114,7 @@ def _add(draft: _Draft, found: Row, line: Line) -> None:
 
 def _widen(draft: _Draft, words: str) -> bool:
     """Takes a line as the rest of a header that was wrapped, if both together hold more than the header."""
-    joined = header(draft.header_text + words)
+    joined = header(draft.header_text + words) if draft.header else None
     if joined is None or draft.header is None or _extent(joined) <= _extent(draft.header):
         return False
     draft.header, draft.header_text = joined, draft.header_text + words
