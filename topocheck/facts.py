@@ -165,7 +165,8 @@ class MatrixRow(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """`nvidia-smi topo -m` or `-mp`. `cells[(row, column)]` is the token as printed, SOC read as SYS; names are those
-    of the header ("GPU0", "NIC3", "mlx5_0"); `legend` maps NICn to the RDMA name where the legend is sound."""
+    of the header ("GPU0", "NIC3", "mlx5_0"); the diagonal is left out; `legend` maps NICn to the RDMA name where the
+    legend is sound."""
 
     witness: str  # "nvidia-smi topo -m" or "nvidia-smi topo -mp"
     names: tuple[str, ...]
