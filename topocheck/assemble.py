@@ -157,13 +157,15 @@ def verdict_of(
     return "healthy", f"no fault seen by the {coverage.ran} rules that could run"
 
 
-def missing_evidence(node: Topology) -> str | None:
-    """What a live run requires and has not seen: PCIe links, NVLink, NIC ports, each of hardware that has it."""
+def missing_evidence(node: Topology, required: tuple[str, ...]) -> str | None:
+    """What is required and was not seen, of "pcie-links", "nvlink", "nic-ports"; each of hardware that has it."""
     for gpu in node.gpus:
         link = node.links.get(gpu.bdf or gpu.id)
-        if not (gpu.part and gpu.part.c2c) and (link is None or link.width is None):
+        unread = link is None or link.width is None
+        if "pcie-links" in required and unread and not (gpu.part and gpu.part.c2c):
             return f"required evidence missing: PCIe link of {gpu.id}"
-        if gpu.part and gpu.part.board in ("nvswitch", "mesh") and not gpu.mig and gpu.nvlinks_active is None:
+        joined = gpu.part is not None and gpu.part.board in ("nvswitch", "mesh") and not gpu.mig
+        if "nvlink" in required and joined and gpu.nvlinks_active is None:
             return f"required evidence missing: NVLink of {gpu.id}"
     portless = next((n.id for n in node.compute_nics if n.state == "unknown"), None)
-    return f"required evidence missing: port of {portless}" if portless else None
+    return f"required evidence missing: port of {portless}" if portless and "nic-ports" in required else None

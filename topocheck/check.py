@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from datetime import datetime, timezone
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from topocheck import __version__
@@ -19,11 +17,11 @@ from topocheck.assemble import (
     verdict_of,
 )
 from topocheck.build import build
-from topocheck.errors import UsageError
-from topocheck.finding import SEVERITIES, Finding, NotApplicable, Rule, Skip
-from topocheck.follows import fold
+from topocheck.finding import Finding, NotApplicable, Rule, Skip
 from topocheck.graph import Topology
-from topocheck.pricing import MIN_LOSS, priced, together
+from topocheck.judgement import chosen, expecting, judged
+from topocheck.policy import Policy
+from topocheck.pricing import together
 from topocheck.probes.gather import gather, recognised
 from topocheck.report import Coverage, Report, Skipped, SourceLabel
 from topocheck.rules import ALL
@@ -49,6 +47,7 @@ class Answers(NamedTuple):
 def check(
     spec: str | None = None,
     *,
+    policy: Policy | None = None,
     select: tuple[str, ...] = (),
     ignore: tuple[str, ...] = (),
     root: str | None = None,
@@ -56,16 +55,21 @@ def check(
 ) -> Checked:
     """Diagnose what `spec` names: a path, "-" for standard input, None for this machine.
 
-    Raises SourceError when the input cannot be opened, UsageError for an unknown rule in `select` or `ignore`.
+    `select` and `ignore` win over those of the policy. Raises SourceError when the input cannot be opened, UsageError
+    for an unknown rule or a baseline that cannot be read.
     """
     started = time.monotonic()
-    chosen = _chosen(select, ignore)
+    policy = policy or Policy()
+    rules = chosen(policy, select, ignore)
     source = open_source(spec, root=root, budget_s=budget_s)
     facts = gather(source)
-    node = build(facts)
-    answers = ask(node, chosen)
-    findings = tuple(sorted((judged(node, f) for f in fold(answers.findings)), key=_order))
-    return Checked(_report(source, node, answers, findings, recognised(facts), time.monotonic() - started), node)
+    node = build(facts, compute_nics=policy.compute_nics)
+    host = source.manifest.host or node.machine.hostname
+    node = expecting(node, policy, host)
+    answers = ask(node, rules)
+    findings = judged(node, answers.findings, policy, host, datetime.now(timezone.utc).date())
+    missing = missing_evidence(node, policy.evidence(live=source.kind == "live"))
+    return Checked(_report(source, node, answers, findings, missing, recognised(facts), started), node)
 
 
 def ask(node: Topology, rules: dict[str, Rule]) -> Answers:
@@ -86,48 +90,25 @@ def ask(node: Topology, rules: dict[str, Rule]) -> Answers:
     return answers
 
 
-def judged(node: Topology, finding: Finding) -> Finding:
-    """The finding with its price; an error that only slows, by less than `MIN_LOSS`, is a warning."""
-    finding = priced(node, finding)
-    price = finding.price
-    small = price is not None and price.worst_loss is not None and price.worst_loss < MIN_LOSS
-    if finding.severity == "error" and finding.effect == "slows" and small:
-        return replace(finding, severity="warning")
-    return finding
-
-
-def _order(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
-    price = finding.price
-    loss = (price.loss or max(price.range or (0.0,))) if price else 0.0
-    return -SEVERITIES.index(finding.severity), -loss, finding.rule, finding.subjects
-
-
-def _chosen(select: tuple[str, ...], ignore: tuple[str, ...]) -> dict[str, Rule]:
-    """The rules asked for; ids and globs, in any case."""
-    for pattern in (*select, *ignore):
-        if not any(fnmatchcase(rule.ID, pattern.upper()) for rule in ALL):
-            raise UsageError(f"{pattern}: no such rule: `topocheck rules` lists them")
-    return {
-        rule.ID: rule
-        for rule in ALL
-        if (not select or any(fnmatchcase(rule.ID, p.upper()) for p in select))
-        and not any(fnmatchcase(rule.ID, p.upper()) for p in ignore)
-    }
-
-
 def _report(
-    source: Source, node: Topology, answers: Answers, findings: tuple[Finding, ...], known: bool, seconds: float
+    source: Source,
+    node: Topology,
+    answers: Answers,
+    findings: tuple[Finding, ...],
+    missing: str | None,
+    known: bool,
+    started: float,
 ) -> Report:
     not_applicable = len({rule for rule, _ in answers.not_applicable})
     skipped = len({s.rule for s in answers.skipped if not s.partial})
     coverage = Coverage(len(ALL) - skipped - not_applicable, skipped, not_applicable)
-    verdict, reason = verdict_of(node, findings, coverage, missing_evidence(node) if source.kind == "live" else None)
+    verdict, reason = verdict_of(node, findings, coverage, missing)
     machine, manifest = node.machine, source.manifest
     return Report(
         version=__version__,
         host=manifest.host or machine.hostname,
         time=manifest.time or datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        duration_s=round(seconds, 3),
+        duration_s=round(time.monotonic() - started, 3),
         privileged=manifest.privileged,
         boot_id=machine.boot_id,
         driver=machine.driver,
@@ -146,7 +127,7 @@ def _report(
         links=tuple(node.links.values()),
         nvlinks=nvlink_bundles(node),
         findings=findings,
-        together=together(node, list(findings)),
+        together=together(node, [finding for finding in findings if not finding.waived]),
         skipped=tuple(answers.skipped),
         gaps=node.gaps,
         disagreements=node.disagreements,

@@ -28,7 +28,7 @@ def cli() -> None:
 @cli.command()
 @click.option("--from", "source", metavar="S", help="A capture, a folder of outputs, one file, or - for stdin.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--fail-on", type=click.Choice(FAIL_ON), default="error", show_default=True, help="What fails.")
+@click.option("--fail-on", type=click.Choice(FAIL_ON), show_default="error", help="What fails.")
 @click.option("--exit-style", type=click.Choice(STYLES), default="plain", show_default=True, help="Whose exit codes.")
 @click.option("--fail-closed", is_flag=True, help="slurm, nhc: an unknown verdict fails too.")
 @click.option("--select", multiple=True, metavar="G", help="Only these rules: ids or globs, comma-separated.")
@@ -36,11 +36,12 @@ def cli() -> None:
 @click.option("-v", "--verbose", is_flag=True, help="Also what was skipped and why, and the evidence in full.")
 @click.option("--root", metavar="DIR", help="Where this machine's files lie (a container's /host).")
 @click.option("--budget", type=float, default=20.0, show_default=True, metavar="SECONDS", help="For all its commands.")
+@click.option("--policy", metavar="FILE", help="What this site judges otherwise or accepts; options win over it.")
 @click.option("--output", metavar="FILE", help="Write the report there instead of to standard output.")
 def node(
     source: str | None,
     format_: str,
-    fail_on: FailOn,
+    fail_on: FailOn | None,
     exit_style: Style,
     fail_closed: bool,
     select: tuple[str, ...],
@@ -48,6 +49,7 @@ def node(
     verbose: bool,
     root: str | None,
     budget: float,
+    policy: str | None,
     output: str | None,
 ) -> int:
     """Diagnose this node, or what --from gives: what is wrong, the line that proves it, what it costs."""
@@ -57,8 +59,10 @@ def node(
         raise UsageError("--root is for this machine's own files: leave it out with --from")
     from topocheck.check import check
     from topocheck.finding import worst
+    from topocheck.policy import Policy, load
 
-    report = check(source, select=_words(select), ignore=_words(ignore), root=root, budget_s=budget).report
+    site = Policy() if policy is None else load(policy)
+    report = check(source, policy=site, select=_words(select), ignore=_words(ignore), root=root, budget_s=budget).report
     if not report.recognised:
         raise TopocheckError(_nothing(report))
     text = _render(report, format_, verbose=verbose, to_screen=output is None)
@@ -67,7 +71,7 @@ def node(
         exit_style,
         worst=worst([finding.severity for finding in report.findings if not finding.waived]),
         unknown=report.verdict == "unknown",
-        fail_on=fail_on,
+        fail_on=fail_on or site.fail_on,
         fail_closed=fail_closed,
     )
 

@@ -67,6 +67,7 @@ class Finding:
     price: Price | None = None
     alike: str | None = None  # the message without its subject: findings that share it are told as one
     waived: bool = False
+    waiver: str | None = None  # "until 2027-03-31: reason"; not waived: "expired 2026-03-31"
     readings: int = 1
 
     def at(self, severity: Severity) -> Finding:

@@ -44,7 +44,7 @@ def _told_as_one(findings: list[Finding]) -> list[Finding]:
     """Findings of one rule that say the same of several devices become one, with all devices as subjects."""
     told: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
-        key = (finding.rule, finding.severity, finding.alike) if finding.alike else (id(finding),)
+        key = (finding.rule, finding.severity, finding.waiver, finding.alike) if finding.alike else (id(finding),)
         if key not in told:
             told[key] = finding
             continue

@@ -14,16 +14,16 @@ NODE_NICS = "node NICs"
 _NOTHING = 1e-6
 
 
-def priced(node: Topology, finding: Finding) -> Finding:
+def priced(node: Topology, finding: Finding, min_loss: float = MIN_LOSS) -> Finding:
     """The finding with its price, and its cost at the end of the message."""
-    price = price_of(node, finding)
+    price = price_of(node, finding, min_loss)
     if price is None:
         return finding
     return replace(finding, price=price, message=f"{finding.message}: {in_words(price)}")
 
 
-def price_of(node: Topology, finding: Finding) -> Price | None:
-    """The price by the first scenario that loses `MIN_LOSS` (node NICs: that loses anything), else the one that loses
+def price_of(node: Topology, finding: Finding, min_loss: float = MIN_LOSS) -> Price | None:
+    """The price by the first scenario that loses `min_loss` (node NICs: that loses anything), else the one that loses
     most; a range where only a class is known."""
     if finding.price_kind == "unknown":
         return None
@@ -38,7 +38,7 @@ def price_of(node: Topology, finding: Finding) -> Price | None:
     if not prices:
         return None
     worst = max(prices, key=lambda p: p.loss or 0.0)
-    enough = (p for p in prices if (p.loss or 0.0) >= (_NOTHING if p.scenario == NODE_NICS else MIN_LOSS))
+    enough = (p for p in prices if (p.loss or 0.0) >= (_NOTHING if p.scenario == NODE_NICS else min_loss))
     return next(enough, worst)._replace(worst_loss=worst.loss)
 
 

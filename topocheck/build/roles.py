@@ -10,11 +10,13 @@ from typing import NamedTuple
 from topocheck.build.nics import natural
 from topocheck.build.pci import address_key
 from topocheck.graph import RANK, SWITCH_LOCAL, Device
+from topocheck.names import NameSet
 
 ClassOf = Callable[[str, str], "str | None"]
 
 _BLUEFIELD_MANAGEMENT = re.compile(r"15b3:c2d")
 _ACCELERATED_NETWORKING = re.compile(r"mlx5_an\d+|mana_\d+")
+_BY_POLICY = ("policy",)  # the key of what the policy names
 _STORAGE_FROM_GBIT_PER_S = 100  # rules.md: other kinds are storage from 100 Gb/s
 
 
@@ -34,21 +36,30 @@ class Decision(NamedTuple):
 
 
 def with_roles(
-    nics: list[Device], gpus: list[Device], class_of: ClassOf
+    nics: list[Device], gpus: list[Device], class_of: ClassOf, compute_nics: tuple[NameSet, ...] = ()
 ) -> tuple[list[Device], dict[str, tuple[str, ...]]]:
-    """The NICs with role and rail, and each GPU's own compute NICs."""
+    """The NICs with role and rail, and each GPU's own compute NICs: those that `compute_nics` names, if any is here."""
     roles = {nic.id: d for nic in nics if (d := _no_nic_of_ours(nic, nics))}
     judged = [nic for nic in nics if nic.id not in roles]
     kinds = kinds_of(judged, gpus, class_of)
-    chosen, assignment = _compute_kind(kinds, gpus, class_of)
+    named = _named(judged, compute_nics)
+    chosen, assignment = _compute_kind(kinds, gpus, class_of) if named is None else _shared_out(named, gpus, class_of)
     used = {n for own in assignment.values() for n in own}
     for kind in kinds:
         for nic in kind.nics:
             roles[nic.id] = _role(nic, kind, chosen, used, bool(gpus))
+    by_policy = {nic.id for nic in named.nics} if named else set()
+    roles |= dict.fromkeys(by_policy, Decision("compute", "named by the policy"))
     ordered = rail_order([n for n in nics if roles[n.id].role == "compute"])
     rails = {nic.id: i for i, nic in enumerate(ordered)}
     decided = [
-        replace(n, role=roles[n.id].role, role_from="kind", role_reason=roles[n.id].reason, rail=rails.get(n.id))
+        replace(
+            n,
+            role=roles[n.id].role,
+            role_from="policy" if n.id in by_policy else "kind",
+            role_reason=roles[n.id].reason,
+            rail=rails.get(n.id),
+        )
         for n in nics
     ]
     return decided, assignment
@@ -164,10 +175,26 @@ def _compute_kind(
         best = max(kinds, key=lambda k: (k.rate_gbit_per_s, len(k.nics)))
         if 4 * len(best.nics) < len(gpus):
             return None, {}
-        return best, assign(gpus, list(best.nics), class_of, RANK[None])
-    if len(best.nics) >= len(gpus):
-        return best, assign(gpus, list(best.nics), class_of, RANK[None])
-    return best, local[best.key]
+    return _shared_out(best, gpus, class_of)
+
+
+def _named(nics: list[Device], compute_nics: tuple[NameSet, ...]) -> Kind | None:
+    """The NICs that the policy names by id, BDF or PCI id, as if they were one kind; None if none of them is here."""
+    names = {nic.id: (nic.id, nic.bdf, nic.pci_id) for nic in nics}
+    found = [nic for nic in nics if any(name in allowed for allowed in compute_nics for name in names[nic.id])]
+    rate = max((nic.rate_gbit_per_s or 0.0 for nic in found), default=0.0)
+    return Kind(_BY_POLICY, tuple(found), rate) if found else None
+
+
+def _shared_out(kind: Kind, gpus: list[Device], class_of: ClassOf) -> tuple[Kind, dict[str, tuple[str, ...]]]:
+    """A kind and each GPU's NICs of it: on the GPU's own switch where there are fewer NICs than GPUs, but half of the
+    GPUs are served so; else wherever they are."""
+    if not gpus:
+        return kind, {}
+    local = assign(gpus, list(kind.nics), class_of, SWITCH_LOCAL)
+    if len(kind.nics) < len(gpus) <= 2 * _covered(local):
+        return kind, local
+    return kind, assign(gpus, list(kind.nics), class_of, RANK[None])
 
 
 def _covered(assignment: Mapping[str, tuple[str, ...]]) -> int:
@@ -182,10 +209,11 @@ def _role(nic: Device, kind: Kind, chosen: Kind | None, used: set[str], has_gpus
             return Decision("compute", "the kind of card that is nearest to most GPUs" if has_gpus else "the main kind")
         return Decision("storage", "of the compute kind, without a GPU of its own")
     rate = kind.rate_gbit_per_s
+    other = "another kind of card" if chosen.key != _BY_POLICY else "not among the policy's compute_nics"
     if rate == 0 and nic.state != "down":
-        return Decision("storage", "another kind of card")
+        return Decision("storage", other)
     role = "management" if rate < _STORAGE_FROM_GBIT_PER_S else "storage"
-    return Decision(role, f"another kind of card, {rate:g} Gb/s")
+    return Decision(role, f"{other}, {rate:g} Gb/s")
 
 
 def _distance_cost(rank: int) -> int:
