@@ -128,7 +128,7 @@ def test_query_states_every_field():
         "Route Recovery In Progress": "False",
         "Route Unhealthy": "True",
     }
-    assert first.lost is None  # a fan that cannot be read is not a lost GPU
+    assert first.lost is None  # a fan and a power limit that cannot be read are no lost GPU
     assert (second.index, second.bdf, second.mig) == (1, "0000:43:00.0", True)
     assert (second.memory_bytes, second.bar1_bytes) == (81559 << 20, 128 * GIB)  # the GPU's, not the MIG device's
     assert (second.fabric_state, second.fabric_status) == ("In Progress", "N/A")

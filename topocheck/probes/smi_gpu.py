@@ -158,6 +158,9 @@ _FIELDS = (
 _SLOWDOWNS = {"hw_slowdown": "HW Slowdown", "hw_thermal_slowdown": "HW Thermal Slowdown",
               "hw_power_brake_slowdown": "HW Power Brake Slowdown"}  # fmt: skip
 
+# What a GPU that is there always answers; a power limit or a clock may be unreadable for a moment.
+_VITAL = frozenset({"model", "uuid", "minor", "vbios", "bdf", "pci_id", "pstate", "gen", "width", "memory_bytes"})
+
 
 def state(witness: str, index: int | None, bdf: str, line: Evidence, values: Iterable[Value]) -> GpuState:
     """One GPU from the values printed of it; `bdf` and `line` are its heading's."""
@@ -174,7 +177,7 @@ def state(witness: str, index: int | None, bdf: str, line: Evidence, values: Ite
             health[name] = value.text
             lines[f"fabric_health {name}"] = value.line
         _count(value, found, lines)
-        _trouble(value, bool(read), found, lines)
+        _trouble(value, any(field.name in _VITAL for field in read), found, lines)
     found["vgpu"] = vgpu_profile(found.get("model")) or found.get("vgpu")
     return GpuState(witness, index, fabric_health=tuple(health.items()), lines=lines, **found)
 
@@ -195,9 +198,9 @@ def _count(value: Value, found: dict[str, Any], lines: dict[str, Evidence]) -> N
         lines[name] = value.line
 
 
-def _trouble(value: Value, is_field: bool, found: dict[str, Any], lines: dict[str, Evidence]) -> None:
+def _trouble(value: Value, is_vital: bool, found: dict[str, Any], lines: dict[str, Evidence]) -> None:
     """Notes the driver's word that the GPU is lost. One unreadable sensor (a fan, a power draw) is not that."""
-    if _LOST.fullmatch(value.text) and (is_field or "lost" in value.text.lower()):
+    if _LOST.fullmatch(value.text) and (is_vital or "lost" in value.text.lower()):
         found.setdefault("lost", value.text.strip("[]"))
         lines.setdefault("lost", value.line)
     elif _RESET.fullmatch(value.text) and "recovery_action" not in found:
