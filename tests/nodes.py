@@ -35,8 +35,6 @@ class Change:
 
     def of(self, text: str) -> str:
         """The text with the change made; LookupError if there is nothing to change."""
-        if self.text is not None:
-            return self.text
         start = 0
         if self.at is not None:
             found = re.search(self.at, text, re.MULTILINE)
@@ -109,7 +107,11 @@ def apply(name: str, fault: Edit, folder: Path) -> Path:
     shutil.copytree(healthy(name), capture)
     for change in fault.changes:
         file = capture / change.file
-        file.write_text(change.of(file.read_text()))
+        if change.text is not None:  # may be a file the healthy capture has not
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(change.text)
+        else:
+            file.write_text(change.of(file.read_text()))
     for gone in fault.drop:
         dropped = sorted(capture.glob(gone))
         assert dropped, f"{fault.name}: no file {gone} to drop"

@@ -1,45 +1,66 @@
 """
-The order of the compute NICs is not that of the GPUs they serve.
+Rails are crossed: NICs reach each other's leaf, or their order is not that of the GPUs they serve.
 
-Why it matters: NCCL numbers rails by NIC order on each node; nodes whose orders differ send rail traffic through the
-spine. On one node alone a permutation is only a name: info.
+Why it matters: NCCL takes the NIC of the same number on each node as one rail; a node whose cables are crossed sends
+rail traffic through the spine. On one node alone the order of NICs is only a name: info.
 
-Usual cause: slots wired in another order, BIOS enumeration, a card replaced in another slot.
+Usual cause: two cables exchanged at the leaves or at the node; slots wired in another order, a card replaced elsewhere.
 
-Repair: none on one node; compare the order with the other nodes (the fleet command does).
+Repair: exchange the two cables; for an order that is only a name compare with the other nodes (the fleet command does).
 
-Silent when: cabling is not seen (the crossed and wrong-leaf answers are then skipped); EFA, TCPX, one NIC, plain trees.
+Silent when: cabling is not seen (the answer is then skipped); EFA, TCPX, one NIC, plain trees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from topocheck.cabling import RailPort, crossed_ports, no_rails, rail_ports
 from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import Topology
-from topocheck.nearness import flat_tree, row_of, services, why_not
+from topocheck.nearness import row_of, services
 
 ID = "RAIL001"
 NAME = "rail-crossed"
 
 
 def check(node: Topology) -> Iterator[Answer]:
-    """The permutation note; which leaf a port reaches needs evidence from the fabric."""
-    reason = why_not(node) or ("one compute NIC" if len(node.compute_nics) < 2 else None)
-    if reason or flat_tree(node) or all(n.efa for n in node.compute_nics):
-        yield NotApplicable(reason or "no rails in this kind of node")
+    """Ports that reach each other's leaf; the permutation note."""
+    reason = no_rails(node)
+    if reason:
+        yield NotApplicable(reason)
         return
-    yield Skip("cabling not seen: no LLDP or fabric listing tells which leaf a port reaches", partial=True)
+    ports = rail_ports(node)
+    if not ports:
+        yield Skip("cabling not seen: no LLDP or fabric listing tells which leaf a port reaches", partial=True)
+    if crossed := crossed_ports(ports):
+        yield _crossed(crossed)
     own = [s for s in services(node) if s.local and s.own]
     rails = [s.own[0].rail for s in own]
     if len(own) < 2 or len(own) < len(node.gpus) or None in rails:
         return
     order = [rail for rail in rails if rail is not None]
     if order != sorted(order):
-        yield _finding(node, [f"{s.gpu.id} {s.own[0].id}" for s in own])
+        yield _permuted(node, [f"{s.gpu.id} {s.own[0].id}" for s in own])
 
 
-def _finding(node: Topology, pairs: list[str]) -> Finding:
+def _crossed(ports: list[RailPort]) -> Finding:
+    said = ", ".join(f"{p.nic.id} reaches {p.leaf.switch} instead of {p.expected}" for p in ports)
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity="warning",
+        confidence="high" if ports[0].expected_from == "sister nodes" else "medium",
+        subjects=tuple(dict.fromkeys(p.nic.id for p in ports)),
+        message=f"{said}: cables crossed",
+        repair="Exchange the cables of these ports",
+        evidence=tuple(p.leaf.line for p in ports if p.leaf.line),
+        expected_from=ports[0].expected_from,
+        patches=tuple(p.repair(p.expected) for p in ports if p.expected),
+    )
+
+
+def _permuted(node: Topology, pairs: list[str]) -> Finding:
     return Finding(
         rule=ID,
         name=NAME,
