@@ -13,6 +13,7 @@ Silent when: the node has fewer NICs than GPUs by design; a container or VM was 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 from topocheck.build.pci import is_vf
 from topocheck.facts import PciFunction
@@ -44,11 +45,20 @@ def check(node: Topology) -> Iterator[Answer]:
 
 
 def without_own(node: Topology) -> list[str]:
-    """GPUs that the assignment leaves without a NIC, all NICs being on some GPU's switch; none where it gives none."""
-    if len(node.compute_nics) >= len(node.gpus):
+    """GPUs that the assignment leaves without a NIC, all NICs being on some GPU's switch; none where it gives none, or
+    where a cut matrix hides which NICs some GPU has."""
+    if len(node.compute_nics) >= len(node.gpus) or len(services(node)) < len(node.gpus) or _shared_alike(node):
         return []
-    known = {s.gpu.id for s in services(node)}
-    return [g.id for g in node.gpus if g.id in known and not node.assignment.get(g.id)]
+    return [g.id for g in node.gpus if not node.assignment.get(g.id)]
+
+
+def _shared_alike(node: Topology) -> bool:
+    """Every GPU has the same share of the NICs nearest to it, or as many at the same distance (two beside each CPU):
+    fewer NICs than GPUs by design."""
+    served = services(node)
+    near = [frozenset(n.id for n in s.nearest) for s in served]
+    shares = {Fraction(len(nics), near.count(nics)) for nics in near}
+    return len(shares) == 1 or len({(s.cls, len(s.nearest)) for s in served}) == 1
 
 
 def _unbound(node: Topology) -> list[PciFunction]:
