@@ -46,7 +46,7 @@ def root(tmp_path):
 
 
 def ask(tools, *commands, paths=(), budget_s=5.0, root="/"):
-    return list(LiveSource(path=tools, budget_s=budget_s, root=str(root)).texts(commands, paths))
+    return list(LiveSource(tools=tools, budget_s=budget_s, root=str(root)).texts(commands, paths))
 
 
 def test_what_commands_print_and_what_was_wrong_with_them(tools):
@@ -127,7 +127,7 @@ def test_files_are_read_below_the_root(tools, root):
 def test_the_process_ends_while_a_command_still_runs_and_takes_it_along(tools, family):
     code = (
         "from topocheck.sources.live import LiveSource\n"
-        f"texts = LiveSource(path={tools!r}, budget_s=30).texts(['family', 'stubborn', 'good'], ['/proc/cmdline'])\n"
+        f"texts = LiveSource(tools={tools!r}, budget_s=30).texts(['family', 'stubborn', 'good'], ['/proc/cmdline'])\n"
         "next(texts), __import__('time').sleep(0.3)"
     )
     started = time.monotonic()

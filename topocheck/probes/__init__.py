@@ -20,7 +20,8 @@ class TextEntry(NamedTuple):
 
 
 TEXT_PROBES: tuple[TextEntry, ...] = (
-    TextEntry("environ", r"environ(?:\.json)?$|(?:print)?env(?:\.txt)?$|nccl[._]conf"),
+    TextEntry("cpus", r"psutil(?:\.json)?$", ("psutil.json",)),
+    TextEntry("environ", r"environ(?:\.json)?$|(?:print)?env(?:\.txt)?$|nccl[._]conf", ("environ.json",)),
     TextEntry("fabric", r"ibqueryerrors|ibswitches|ibhosts|sminfo"),
     TextEntry("fi_info", r"fi_info", ("fi_info -p efa",)),
     TextEntry("ibdev2netdev", r"ibdev2netdev", ("ibdev2netdev",)),
@@ -72,5 +73,6 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
     TextEntry("smi_table", r"nvidia[-_]?smi(?:\.(?:txt|out|log|\d+))?$"),
     TextEntry("smi_topo", r"nvidia[-_]?smi[\W_]*topo(?![\W_]*p2p)", ("nvidia-smi topo -m",), takes_command=True),
     TextEntry("uname", r"uname", ("uname -r",)),
+    TextEntry("nvml", r"nvml(?:\.json)?$", ("nvml.json",)),  # last: its matrix has no NICs
 )
 TREE_PROBES: tuple[str, ...] = ("host_files", "nccl_files", "sysfs_ib", "sysfs_iommu", "sysfs_numa", "sysfs_pci")

@@ -13,7 +13,7 @@ from topocheck.facts import Evidence, Fact, Gap, Host
 from topocheck.probes.lines import lines, sniffed
 
 INPUT = "environ.json"
-COMMANDS: tuple[str, ...] = ()
+COMMANDS = ("environ.json",)
 PATHS: tuple[str, ...] = ()
 NAME = r"environ(?:\.json)?$|(?:print)?env(?:\.txt)?$|nccl[._]conf"
 

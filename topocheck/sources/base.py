@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 # sosreport's rule for turning a command into a file name (sos/utilities.py, `mangle_command`).
 _UNSAFE = re.compile(r"[^\w\-./]+")
 
+NO_ANSWER = "no answer within"  # begins the reason why a command is missing that was killed at its deadline
 MAX_TEXT_BYTES = 64 * 1024 * 1024  # interface section 1: what is read of one file or of standard input
 
 
@@ -75,6 +76,10 @@ class Source(Protocol):
 
     def glob(self, pattern: str) -> list[str]:
         """Paths of the machine's tree that match ("/sys/bus/pci/devices/*"), sorted."""
+
+    def sampled(self, paths: Sequence[str], rank: Callable[[str], float]) -> dict[str, str]:
+        """The texts of files that change while one looks: of several readings of a live source the one of the highest
+        rank, else the only one there is."""
 
     def realpath(self, path: str) -> str | None:
         """Where a link of the machine's tree points, from the tree's own root; None if no link of it is known."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shlex
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from topocheck.sources.base import MAX_TEXT_BYTES
+from topocheck.sources.base import MAX_TEXT_BYTES, NO_ANSWER
 
 _CHUNK_BYTES = 1 << 16
 _TICK_S = 0.05
-_GRACE_S = 0.5  # between SIGTERM and SIGKILL, and after that before the child is abandoned
+_GRACE_S = 0.5  # for a child that has closed its output
+_KILL_S = 0.2  # between SIGTERM and SIGKILL, and after that before the child is abandoned
 _STDERR_BYTES = 4096
 _MORE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/amazon/efa/bin:/opt/mellanox/bin"
 
@@ -34,16 +34,24 @@ class Outcome(NamedTuple):
     error: str | None
 
 
-def environment(path: str | None = None) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """The environment commands run in: this one's, in the C locale, with the places of system tools added."""
-    searched = os.environ.get("PATH", "") if path is None else path
+    searched = os.environ.get("PATH", "")
     return {**os.environ, "LC_ALL": "C", "LANG": "C", "PATH": f"{searched}:{_MORE_PATH}" if searched else _MORE_PATH}
 
 
-def run(command: str, deadline_s: float, env: Mapping[str, str], started: list[subprocess.Popen[bytes]]) -> Outcome:
-    """Run a command until it ends or `time.monotonic()` passes `deadline_s`. The child is added to `started`."""
-    words = shlex.split(command)
-    program = shutil.which(words[0], path=env["PATH"])
+def run(
+    words: Sequence[str],
+    deadline_s: float,
+    env: Mapping[str, str],
+    started: list[subprocess.Popen[bytes]],
+    tools: str | None = None,
+) -> Outcome:
+    """Run a command until it ends or `time.monotonic()` passes `deadline_s`. The child is added to `started`.
+
+    The program is looked up in the folder `tools` only, where one is given, else on PATH.
+    """
+    program = shutil.which(words[0], path=env["PATH"] if tools is None else tools)
     if program is None:
         return Outcome(b"", b"", None, False, f"{words[0]} is not installed")
     try:
@@ -61,12 +69,19 @@ def run(command: str, deadline_s: float, env: Mapping[str, str], started: list[s
     started.append(child)
     started_s = time.monotonic()
     out, err, cut = _read(child, deadline_s, MAX_TEXT_BYTES)
-    ended = _end(child, cut or time.monotonic() >= deadline_s)
+    late = time.monotonic() >= deadline_s
+    running = child.poll() is None
+    ended = _end(child, cut or late)
+    killed = running and child.returncode in (None, -signal.SIGTERM, -signal.SIGKILL)
     reason = None
     if cut:
         reason = f"printed more than {MAX_TEXT_BYTES >> 20} MB: the rest was not read"
-    elif time.monotonic() >= deadline_s and (not ended or child.returncode in (-signal.SIGTERM, -signal.SIGKILL)):
-        reason = f"no answer within {time.monotonic() - started_s:.0f} s" + ("" if ended else "; it cannot be killed")
+    elif killed and late:
+        reason = f"{NO_ANSWER} {max(1, round(time.monotonic() - started_s))} s"
+    elif killed:
+        reason = "closed its output but did not end"
+    if reason and not ended:
+        reason += "; it cannot be killed"
     return Outcome(out, err, child.returncode, cut, reason)
 
 
@@ -106,7 +121,7 @@ def _end(child: subprocess.Popen[bytes], at_once: bool) -> bool:
     for number in (signal.SIGTERM, signal.SIGKILL):
         kill(child, number)
         try:
-            child.wait(_GRACE_S)
+            child.wait(_KILL_S)
             return True
         except subprocess.TimeoutExpired:
             continue

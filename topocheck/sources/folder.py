@@ -31,7 +31,7 @@ class FolderSource:
         self.manifest = manifest.load_manifest(self._top)
         self._tree = Tree(str(self._top), self.manifest.realpath)
         self.read, self.read_bytes = self._tree.read, self._tree.read_bytes
-        self.glob, self.realpath = self._tree.glob, self._tree.realpath
+        self.glob, self.realpath, self.sampled = self._tree.glob, self._tree.realpath, self._tree.sampled
         self._gaps: list[Missing] = []
         self._files = self._walk()
 

@@ -1,62 +1,117 @@
-"""This machine: commands side by side, each within one budget, and its files."""
+"""This machine: commands side by side, each with a deadline within one budget, and its files."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import platform
+import shlex
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 
-from topocheck.sources.base import Manifest, Missing, Raw
+from topocheck.sources import made
+from topocheck.sources.base import NO_ANSWER, Manifest, Missing, Raw
 from topocheck.sources.command import Outcome, environment, kill, run
 from topocheck.sources.reading import decode, read_file, reason_of, text_or_gaps
 from topocheck.sources.tree import Tree
 
 _DRIVER = "/proc/driver/nvidia/version"
-_LATE_S = 1.2  # what killing a command may take beyond the budget
+_NVML = "nvml.json"
+_NEEDS_DRIVER = ("nvidia-smi", _NVML)  # without a driver they only wait and complain; with one they may be slow
+_LIMIT_S = 10.0  # for every other command
+_RESERVE = 0.25  # of the budget, for what follows the commands …
+_RESERVE_S = 1.0  # … and no more than this
+_LATE_S = 0.6  # what killing a command may take
+_SAMPLES = 3
+_SAMPLED_S = 1.0
+_CHILD = "topocheck.sources.nvml_child"
 
 
 class LiveSource:
-    """Runs commands and reads files of this machine: files below `root`, commands on `path`."""
+    """Runs commands and reads files of this machine: files below `root`, commands from `tools` or PATH."""
 
     kind = "live"
 
-    def __init__(self, *, root: str = "/", budget_s: float = 20.0, path: str | None = None) -> None:
+    def __init__(self, *, root: str = "/", budget_s: float = 20.0, tools: str | None = None) -> None:
         self.name = platform.node() or "this machine"
         self.manifest = Manifest(
             host=platform.node() or None,
             time=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             privileged=os.geteuid() == 0,
         )
-        self._deadline_s = time.monotonic() + budget_s
-        self._env = environment(path)
+        self.outcomes: dict[str, tuple[int | None, str]] = {}  # exit code and stderr of each command that ran
+        self._started_s = time.monotonic()
+        self._deadline_s = self._started_s + budget_s - min(_RESERVE * budget_s, _RESERVE_S)
+        self._tools = tools
+        self._is_this_root = os.path.realpath(root) == "/"
         self._tree = Tree(root)
         self.read, self.read_bytes = self._tree.read, self._tree.read_bytes
         self.glob, self.realpath = self._tree.glob, self._tree.realpath
+        self._jobs: list[_Job] = []
+        atexit.register(self.stop)  # Ctrl-C, an error: no command outlives this program
 
     def texts(self, commands: Sequence[str], paths: Sequence[str]) -> Iterator[Raw | Missing]:
-        """Run the commands side by side, read the files meanwhile, and hand out what there is."""
-        jobs = [
-            _Job(command, self._deadline_s, self._env) for command in dict.fromkeys(commands) if self._may_run(command)
-        ]
-        try:
-            for command in dict.fromkeys(commands):
-                if not self._may_run(command):
-                    yield Missing(command, f"not run: the NVIDIA driver is not loaded ({_DRIVER} is not there)")
-            for path in dict.fromkeys(paths):
-                yield from self._file(path)
-            for job in jobs:
-                yield from job.answer()
-        finally:  # whoever asked may not want the rest
-            for job in jobs:
-                job.stop()
+        """Start the commands, side by side, before anything is asked for; then hand out files, then what they print."""
+        wanted = list(dict.fromkeys(commands))
+        self._jobs += [job for command in wanted if (job := self._job(command))]
+        return self._answers(wanted, list(dict.fromkeys(paths)))
 
-    def _may_run(self, command: str) -> bool:
-        """nvidia-smi without a driver only waits and complains."""
-        return not command.startswith("nvidia-smi") or self._tree.read(_DRIVER) is not None
+    def sampled(self, paths: Sequence[str], rank: Callable[[str], float]) -> dict[str, str]:
+        """Each file's text of the highest rank among several readings over one second."""
+        best: dict[str, str] = {}
+        for sample in range(_SAMPLES):
+            if sample:
+                time.sleep(_SAMPLED_S / (_SAMPLES - 1))
+            for path in paths:
+                text = self.read(path)
+                if text is not None and (path not in best or rank(text) > rank(best[path])):
+                    best[path] = text
+        return best
+
+    def stop(self) -> None:
+        """Kill what still runs."""
+        for job in self._jobs:
+            job.stop()
+
+    def _answers(self, commands: list[str], paths: list[str]) -> Iterator[Raw | Missing]:
+        jobs = {job.command: job for job in self._jobs}
+        try:
+            for path in paths:
+                yield from self._file(path)
+            for command in commands:
+                if command in jobs:
+                    yield from jobs[command].answer()
+                    self.outcomes[command] = jobs[command].outcome
+                else:
+                    yield from self._made(command)
+        finally:  # whoever asked may not want the rest
+            self.stop()
+
+    def _job(self, command: str) -> _Job | None:
+        """The command, started; None for what is no command, or may not run."""
+        driver = command.startswith(_NEEDS_DRIVER)
+        if command in _MADE or (driver and self._tree.read(_DRIVER) is None):
+            return None
+        deadline_s = self._deadline_s if driver else min(self._deadline_s, self._started_s + _LIMIT_S)
+        env = environment()
+        if command == _NVML:
+            env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
+            return _Job(command, [sys.executable, "-B", "-m", _CHILD], deadline_s, env)
+        return _Job(command, shlex.split(command), deadline_s, env, self._tools)
+
+    def _made(self, command: str) -> Iterator[Raw | Missing]:
+        """What is no command's output, and why a command was not run."""
+        if command not in _MADE:
+            yield Missing(command, f"not run: the NVIDIA driver is not loaded ({_DRIVER} is not there)")
+        elif command == "psutil.json" and not self._is_this_root:
+            yield Missing(command, "not read: the CPUs are this machine's, the files those of --root")
+        else:
+            yield Raw(command, _MADE[command](), command)
 
     def _file(self, pattern: str) -> Iterator[Raw | Missing]:
         found = self.glob(pattern)
@@ -74,19 +129,32 @@ class LiveSource:
             yield from gaps
 
 
+_MADE = {"environ.json": made.environ, "psutil.json": made.cpus}
+
+
 class _Job:
     """One command in its own thread, which never keeps the program from ending."""
 
-    def __init__(self, command: str, deadline_s: float, env: dict[str, str]) -> None:
-        self._command, self._deadline_s = command, deadline_s
+    def __init__(
+        self, command: str, words: list[str], deadline_s: float, env: dict[str, str], tools: str | None = None
+    ) -> None:
+        self.command, self._words, self._tools, self._deadline_s = command, words, tools, deadline_s
+        self._started_s = time.monotonic()
         self._outcome: Outcome | None = None
         self._children: list[subprocess.Popen[bytes]] = []
         self._thread = threading.Thread(target=self._run, args=(env,), name=command, daemon=True)
         self._thread.start()
 
+    @property
+    def outcome(self) -> tuple[int | None, str]:
+        """Exit code and the beginning of stderr."""
+        if self._outcome is None:
+            return None, ""
+        return self._outcome.exit_code, (decode(self._outcome.stderr) or "").strip()[:1000]
+
     def _run(self, env: dict[str, str]) -> None:
         try:
-            self._outcome = run(self._command, self._deadline_s, env, self._children)
+            self._outcome = run(self._words, self._deadline_s, env, self._children, self._tools)
         except Exception as error:  # a thread's traceback would reach the user's screen
             self._outcome = Outcome(b"", b"", None, False, f"could not be run: {error}")
 
@@ -99,20 +167,21 @@ class _Job:
         """What the command printed, and what was wrong with it."""
         self._thread.join(max(0.0, self._deadline_s + _LATE_S - time.monotonic()))
         if self._outcome is None:
-            yield Missing(self._command, "no answer in time; it cannot be killed")
+            seconds = max(1, round(self._deadline_s - self._started_s))
+            yield Missing(self.command, f"{NO_ANSWER} {seconds} s; it cannot be killed")
             return
         outcome = self._outcome
-        stderr = (decode(outcome.stderr) or "").strip().partition("\n")[0][:200]
+        stderr = self.outcome[1].partition("\n")[0][:200]
         reason = outcome.error
         if reason is None and outcome.exit_code:
             reason = f"ended with exit code {outcome.exit_code}{': ' if stderr else ''}{stderr}"
-        text, gaps = text_or_gaps(self._command, outcome.stdout, False)
+        text, gaps = text_or_gaps(self.command, outcome.stdout, False)
         if text is not None:
-            yield Raw(self._command, text, self._command)
+            yield Raw(self.command, text, self.command)
         if reason is not None:
-            yield Missing(self._command, reason)
+            yield Missing(self.command, reason)
         elif text is None:
             yield Missing(
-                self._command,
+                self.command,
                 f"printed nothing{'; ' if stderr else ''}{stderr}" if not outcome.stdout else gaps[0].reason,
             )

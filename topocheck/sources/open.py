@@ -10,17 +10,22 @@ from topocheck.sources.base import Source
 from topocheck.sources.reading import printable, reason_of
 
 
-def open_source(spec: str | None, *, root: str | None = None, budget_s: float = 20.0) -> Source:
+def open_source(
+    spec: str | None, *, root: str | None = None, budget_s: float = 20.0, tools: str | None = None
+) -> Source:
     """The source for a path, "-" for standard input, None for this machine. SourceError if it cannot be opened.
 
-    `root` and `budget_s` are the live source's: where its files lie, and how long its commands may take together.
+    `root`, `budget_s` and `tools` are the live source's: where its files lie, how long its commands may take together,
+    and the only folder they are looked up in.
     """
     if spec is None:
         from topocheck.sources.live import LiveSource
 
         if root is not None and not Path(root).is_dir():
             raise SourceError(f"{root}: no such folder: give the one this machine's /sys and /proc lie in")
-        return LiveSource(root=root or "/", budget_s=budget_s)
+        if tools is not None and not Path(tools).is_dir():
+            raise SourceError(f"{tools}: no such folder: give the one the commands lie in")
+        return LiveSource(root=root or "/", budget_s=budget_s, tools=tools and str(Path(tools).resolve()))
     from topocheck.sources.text import open_file, open_stdin
 
     if spec in ("-", "/dev/stdin"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from topocheck.errors import SourceError
@@ -48,6 +48,10 @@ class TextSource:
     def glob(self, pattern: str) -> list[str]:
         """Nothing: one text is no tree."""
         return []
+
+    def sampled(self, paths: Sequence[str], rank: Callable[[str], float]) -> dict[str, str]:
+        """Nothing: one text is no tree."""
+        return {}
 
     def realpath(self, path: str) -> str | None:
         """Nothing: one text is no tree."""

@@ -7,7 +7,7 @@ never lead out of it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from topocheck.sources.reading import decode, read_file
@@ -29,6 +29,10 @@ class Tree:
         data = self.read_bytes(path)
         text = None if data is None else decode(data)
         return None if text is None else text.strip()
+
+    def sampled(self, paths: Sequence[str], rank: Callable[[str], float]) -> dict[str, str]:
+        """The texts of files, by path; a copy does not change while one looks."""
+        return {path: text for path in paths if (text := self.read(path)) is not None}
 
     def read_bytes(self, path: str) -> bytes | None:
         """The bytes of a file; None if not there or not readable."""
