@@ -200,6 +200,7 @@ class NvlinkPort(NamedTuple):
     errors: tuple[tuple[str, int], ...] = ()  # ("Replay", 3)
     supported: bool | None = None
     line: Evidence | None = None
+    error_line: Evidence | None = None  # of the first counter that is not zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +253,7 @@ class Host:
     modules: frozenset[str] | None = None
     iommu_type: str | None = None
     driver_error: str | None = None  # NVML cannot start: its own words
+    driver_hung: str | None = None  # what was asked of the driver in vain: "nvidia-smi -L: no answer within 19 s"
     cpu_count: int | None = None
     numa_balancing: int | None = None  # the sysctl: 0 off, bit 0 balancing, bit 1 memory tiering
     peermem: bool | None = None  # a module that lets NICs reach GPU memory is loaded

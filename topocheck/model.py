@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 from topocheck.graph import RANK, SWITCH_LOCAL, Device, PcieLink, Topology
 from topocheck.hardware import gpus, network, pcie
+from topocheck.hardware.collectives import FAR_NIC
 from topocheck.hardware.gpus import nvlink_achievable_gb_per_s
 from topocheck.ring import slowest_edge
 
-# GPUDirect RDMA lost on a path beyond the switch: prediction.md section 2, `far_nic`, 0.440-0.638 over 5 rows.
-_FAR_NIC = 0.500
 _NOMINAL_GBIT_PER_S = 400.0  # only ratios are read from it
 
 
@@ -168,7 +167,7 @@ def _rdma(node: Topology) -> tuple[list[Flow], Capacity, bool]:
             capacity.update({(x.id, d): link_capacity_gb_per_s(x) for x in (*up, *down) for d in ("up", "down")})
             capacity[nic.id, "port"] = port
             far = local and RANK[node.pcie_class(gpu.id, nic.id)] > SWITCH_LOCAL and not (gpu.part and gpu.part.c2c)
-            flows.append(Flow(gpu.id, tuple(crosses), port * _FAR_NIC if far else float("inf")))
+            flows.append(Flow(gpu.id, tuple(crosses), port * FAR_NIC if far else float("inf")))
     if not node.gpus:
         capacity = {(n.id, "port"): network.achievable_gb_per_s(rates[n.id] or 0.0) for n in node.compute_nics}
         flows = [Flow(n.id, ((n.id, "port"),), float("inf")) for n in node.compute_nics]
@@ -217,11 +216,11 @@ def _ring_edge(node: Topology, a: Device, b: Device) -> float:
 
 
 def _trained_share(gpu: Device) -> float:
-    """The rate its active NVLinks are trained to over that of its part, at most 1."""
+    """The rate its active NVLinks are trained to over what its generation shows, at most 1."""
     rates = [p.rate_gb_per_s for p in gpu.nvlinks or () if p.active and p.rate_gb_per_s]
-    if not rates or gpu.part is None or not gpu.part.nvlink_gb_per_s:
+    if not rates or gpu.part is None or not gpu.part.nvlinks:
         return 1.0
-    return min(1.0, sum(rates) / len(rates) / gpu.part.nvlink_gb_per_s)
+    return min(1.0, sum(rates) / len(rates) / gpus.nvlink_printed_gb_per_s(gpu.part))
 
 
 def fair_share(flows: list[Flow], capacity: Capacity) -> list[float]:

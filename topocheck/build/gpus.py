@@ -81,6 +81,7 @@ def _join_ports(a: NvlinkPort, b: NvlinkPort) -> NvlinkPort:
         a.errors or b.errors,
         a.supported if a.supported is not None else b.supported,
         (a.line if a.active is not None else None) or b.line or a.line,
+        a.error_line or b.error_line,
     )
 
 

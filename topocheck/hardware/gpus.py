@@ -48,7 +48,10 @@ _PARTS = (
     Part(r"V100.*SXM", "mesh", 6, 25.0, 2, holds_link=True),
     Part(r"V100", "none", holds_link=True),
     Part(r"P100.*SXM", "mesh", 4, 20.0, 1),
-    Part(r"A30\b|A40\b|RTX A[56][05]00|RTX 3090|QUADRO (RTX|GV)|TITAN (RTX|V)", "bridge", 4, 25.0, 3),
+    Part(r"A30\b", "bridge", 4, 25.0, 3),
+    Part(r"A40\b|RTX A(4500|5000|5500|6000)|RTX 3090", "bridge", 4, 14.0625, 3),
+    Part(r"QUADRO GV", "bridge", 4, 25.0, 2),
+    Part(r"QUADRO RTX|TITAN RTX", "bridge", 2, 25.0, 2),
     Part(r"RTX 2080( TI|\b)", "bridge", 2, 25.0, 2),
     Part(r"GEFORCE|RTX [2345]0[5-9]0|GTX|TITAN", "none", no_p2p=True),
     Part(r"RTX|L4|L20|L2\b|T4|A10|A16|A2\b|QUADRO|TESLA|M60|P[0-9]+|K80|NVIDIA", "none"),
@@ -69,6 +72,9 @@ _NAME_OF_ID = {
 _K_NVLINK = {1: 0.920, 2: 0.920, 3: 0.909, 4: 0.870, 5: 0.830}
 # NCCL ring busbw over NVLink's line rate by generation (prediction.md section 2, ring1 to ring5: 13 rows).
 _K_RING = {1: 0.778, 2: 0.813, 3: 0.769, 4: 0.807, 5: 0.753}
+# What nvidia-smi nvlink -s prints for one link at full speed, encoding included; A100 and later as in rules.md
+# (25, 26.562, 53.125), V100 25.781 and P100 19.375 as published listings show.
+_PRINTED_GB_PER_S = {1: 19.375, 2: 25.781, 3: 25.0, 4: 26.562, 5: 53.125}
 # The PCIe link beside NVLink of a generation, where none was read (0: a part
 # without NVLink, taken as Gen4): P100 and V100 Gen3, A100 Gen4, Hopper on Gen5.
 PCIE_GTS_BESIDE_NVLINK = {0: 16.0, 1: 8.0, 2: 8.0, 3: 16.0, 4: 32.0, 5: 32.0}
@@ -111,3 +117,8 @@ def bar1_covers_memory(part: Part | None) -> bool:
     hold their link (V100 to B300; `nvidia-smi -q` of published nodes shows 16 to 256 GiB). L40S, A40 and workstation
     cards have 256 MiB in display mode."""
     return bool(part and part.holds_link and not part.c2c)
+
+
+def nvlink_printed_gb_per_s(part: Part | None) -> float:
+    """The rate nvidia-smi prints for one link of the part's generation."""
+    return _PRINTED_GB_PER_S[part.nvlink_gen if part and part.nvlink_gen else 4]

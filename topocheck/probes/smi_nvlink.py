@@ -50,6 +50,7 @@ class _Port:
     remote_bdf: str | None = None
     supported: bool | None = None
     errors: dict[str, int] = field(default_factory=dict)
+    error_line: Evidence | None = None
 
 
 @dataclass
@@ -121,6 +122,7 @@ def _take(gpu: _Gpu, line: Line, witness: str) -> None:
         port.remote_bdf = full_bdf(remote[1])
     elif counter := _ERRORS.fullmatch(said):
         port.errors[counter[1]] = int(counter[2])
+        port.error_line = port.error_line or (evidence if int(counter[2]) else None)
     elif supported := _SUPPORTED.fullmatch(said):
         port.supported = supported[1].lower() == "true"
 
@@ -135,6 +137,7 @@ def _fact(witness: str, index: int, gpu: _Gpu) -> NvlinkGpu:
             tuple(port.errors.items()),
             port.supported,
             port.line,
+            port.error_line,
         )
         for link, port in sorted(gpu.ports.items())
     )
