@@ -17,7 +17,7 @@ LAYERS = (
     ("rules", "pricing", "follows"),
     ("judging",),
     ("finding",),
-    ("cabling",),
+    ("cabling", "missing"),
     ("patches", "nearness", "nvlink", "nccl"),
     ("model",),
     ("ring",),

@@ -52,11 +52,6 @@ class Baseline:
         """The NICs that carried GPU traffic."""
         return [d for d in self.devices if d.kind == "nic" and d.role == "compute"]
 
-    @property
-    def words(self) -> str:
-        """ "baseline of 2026-11-01"."""
-        return f"baseline of {self.time[:10]}"
-
 
 @dataclass(frozen=True)
 class Expected:
@@ -64,3 +59,7 @@ class Expected:
 
     baseline: Baseline | None = None
     rails: tuple[NameSet, ...] = ()
+
+    def before(self, what: str) -> str:
+        """The end of a message: ", x16 in the baseline of 2026-11-01"; nothing without a baseline."""
+        return f", {what} in the baseline of {self.baseline.time[:10]}" if self.baseline else ""

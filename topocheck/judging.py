@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from topocheck.expected import EarlierLink
 from topocheck.facts import Evidence
 from topocheck.finding import Severity, enough, equals_of
 from topocheck.graph import Device, PcieLink, Topology
@@ -73,6 +74,18 @@ def severity_by_equals(equals: list[PcieLink], better: Callable[[PcieLink], bool
     """error when at least half of the equals, and at least two, are better; and how many are."""
     count = sum(better(x) for x in equals)
     return ("error" if enough(count, len(equals)) else "warning"), count
+
+
+def ran_before(node: Topology, link: PcieLink) -> EarlierLink | None:
+    """The link as the baseline has it: above the same device, or between the same two bridges."""
+    baseline = node.expected.baseline
+    then = baseline.links.get(link.id) if baseline else None
+    if baseline is None or then is None:
+        return None
+    device = next((d for d in baseline.devices if d.bdf == link.id), None)
+    now = node.by_id.get(link.id)
+    same = then.a == link.a if device is None else now is not None and now.pci_id == device.pci_id
+    return then if same else None
 
 
 def link_scenarios(node: Topology, judged: JudgedLink) -> tuple[Scenario, ...]:

@@ -1,5 +1,5 @@
 """
-A GPU is gone: the driver calls it lost, or its config space reads all ones.
+A GPU is gone: the driver calls it lost, its config space reads all ones, or it was on the bus in the baseline.
 
 Why it costs: a job that was promised the GPU fails or hangs; collectives of the others wait for it.
 
@@ -19,6 +19,7 @@ from topocheck.facts import GpuState, PciFunction
 from topocheck.finding import Answer, Finding, NotApplicable
 from topocheck.graph import Topology
 from topocheck.hardware.pci_ids import is_gpu
+from topocheck.missing import Gone, gone_gpus
 
 ID = "GPU001"
 NAME = "gpu-missing"
@@ -27,7 +28,7 @@ NAME = "gpu-missing"
 def check(node: Topology) -> Iterator[Answer]:
     """Positive signs of loss; a bare difference in number is a note."""
     on_bus = [f for f in node.functions.values() if is_gpu(f)]
-    if not node.gpus and not on_bus and not node.lost_gpus:
+    if not node.gpus and not on_bus and not node.lost_gpus and not gone_gpus(node):
         yield NotApplicable("no GPU in the input")
         return
     dead = {f.bdf: f for f in on_bus if f.dead}
@@ -38,6 +39,8 @@ def check(node: Topology) -> Iterator[Answer]:
         subject = node.by_id[bdf].id if bdf in node.by_id else bdf
         yield _finding(subject, "its config space reads all ones (rev ff)", None, function)
     gone = {s.bdf for s in lost.values()} | {f.bdf for f in on_bus if f.dead}
+    if missing := gone_gpus(node):
+        yield _gone_finding(node, missing)
     yield from _fewer(node, [f for f in on_bus if f.bdf not in gone])
 
 
@@ -60,6 +63,22 @@ def _finding(subject: str, what: str, state: GpuState | None, function: PciFunct
         evidence=tuple(x for x in (line, header) if x),
         effect="stops",
         covers=frozenset({subject}),
+    )
+
+
+def _gone_finding(node: Topology, gone: Gone) -> Finding:
+    of = node.expected.before(f"{gone.before} GPUs")
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity="error",
+        subjects=gone.subjects,
+        message=f"{gone.words('GPUs')}: gone, not on the bus{of}; a job that needs them fails",
+        repair="Look into the kernel log for the slot (link down, power); power-cycle; if it stays away, replace it",
+        evidence=gone.evidence,
+        effect="stops",
+        expected_from="baseline",
+        covers=frozenset(gone.subjects),
     )
 
 

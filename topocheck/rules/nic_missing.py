@@ -1,5 +1,5 @@
 """
-A compute NIC is gone: a minority of the GPUs has none, or a NIC function has no RDMA device.
+A compute NIC is gone: the baseline has it, a minority of the GPUs has none, or a NIC function has no RDMA device.
 
 Why it costs: the GPU shares another's NIC; the node has one NIC less, and a rail is broken.
 
@@ -13,15 +13,15 @@ Silent when: the node has fewer NICs than GPUs by design; a container or VM was 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 
 from topocheck.build.pci import is_vf
 from topocheck.facts import PciFunction
 from topocheck.finding import Answer, Finding, NotApplicable
 from topocheck.graph import Topology
 from topocheck.hardware.pci_ids import is_rdma_nic
+from topocheck.missing import Gone, gone_nics, without_own
 from topocheck.model import Scenario
-from topocheck.nearness import flat_tree, row_of, services, why_not
+from topocheck.nearness import flat_tree, row_of, why_not
 from topocheck.patches import AddNic
 
 ID = "NET005"
@@ -30,6 +30,9 @@ NAME = "nic-missing"
 
 def check(node: Topology) -> Iterator[Answer]:
     """Functions of the compute kind without an RDMA device; GPUs without a NIC while most have their own."""
+    if gone := gone_nics(node):
+        yield _gone_finding(node, gone)
+        return
     reason = why_not(node)
     if reason:
         yield NotApplicable(reason)
@@ -44,21 +47,24 @@ def check(node: Topology) -> Iterator[Answer]:
         yield _finding(node, without)
 
 
-def without_own(node: Topology) -> list[str]:
-    """GPUs that the assignment leaves without a NIC, all NICs being on some GPU's switch; none where it gives none, or
-    where a cut matrix hides which NICs some GPU has."""
-    if len(node.compute_nics) >= len(node.gpus) or len(services(node)) < len(node.gpus) or _shared_alike(node):
-        return []
-    return [g.id for g in node.gpus if not node.assignment.get(g.id)]
-
-
-def _shared_alike(node: Topology) -> bool:
-    """Every GPU has the same share of the NICs nearest to it, or as many at the same distance (two beside each CPU):
-    fewer NICs than GPUs by design."""
-    served = services(node)
-    near = [frozenset(n.id for n in s.nearest) for s in served]
-    shares = {Fraction(len(nics), near.count(nics)) for nics in near}
-    return len(shares) == 1 or len({(s.cls, len(s.nearest)) for s in served}) == 1
+def _gone_finding(node: Topology, gone: Gone) -> Finding:
+    without = without_own(node)
+    like = node.compute_nics[0].id if node.compute_nics else None
+    of = node.expected.before(f"{gone.before} compute NICs")
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity="error",
+        subjects=gone.subjects,
+        message=f"{gone.words('compute NICs')}: gone, not on the bus{of}",
+        repair="Look for the card in the kernel log; reseat it",
+        evidence=gone.evidence,
+        expected_from="baseline",
+        patches=tuple(AddNic(gpu, like) for gpu in without),
+        scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", g) for g in without)),
+        price_kind="computed" if without else "unknown",
+        covers=frozenset(without),
+    )
 
 
 def _unbound(node: Topology) -> list[PciFunction]:
@@ -77,15 +83,18 @@ def _unbound(node: Topology) -> list[PciFunction]:
 
 def _unbound_finding(node: Topology, function: PciFunction) -> Finding:
     line = function.lines.get("header")
+    baseline = node.expected.baseline
+    before = baseline is not None and any(d.bdf == function.bdf for d in baseline.compute_nics)
     return Finding(
         rule=ID,
         name=NAME,
-        severity="warning",
+        severity="error" if before else "warning",
         subjects=(function.bdf,),
-        message=f"{function.bdf} is a card of the compute kind, but no RDMA device stands for it",
+        message=f"{function.bdf} is a card of the compute kind, but no RDMA device stands for it"
+        + (node.expected.before("one did") if before else ""),
         repair="Load its driver (mlx5_core, mlx5_ib) and look into the kernel log why it did not bind",
         evidence=(line,) if line else (),
-        expected_from="equals",
+        expected_from="baseline" if before else "equals",
         price_kind="unknown",
     )
 

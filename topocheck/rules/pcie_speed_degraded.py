@@ -29,6 +29,7 @@ from topocheck.judging import (
     link_scenarios,
     link_words,
     measurable,
+    ran_before,
     severity_by_equals,
 )
 from topocheck.patches import SetLink
@@ -39,7 +40,8 @@ _ROUNDING_GTS = 0.1
 
 
 def check(node: Topology) -> Iterator[Answer]:
-    """Speed now, and the port's target speed, against what both ends can, link by link."""
+    """Speed now, and the port's target speed, against what both ends can; and against what the link ran at in the
+    baseline."""
     judged = judged_links(node)
     read = [j for j in judged if measurable(j) and j.link.can_speed_gts and not j.link.at_boot]
     awake = [j for j in read if not j.link.asleep]
@@ -48,12 +50,19 @@ def check(node: Topology) -> Iterator[Answer]:
     elif len(awake) < len(judged):
         asleep = f", {len(read) - len(awake)} asleep" if len(awake) < len(read) else ""
         yield Skip(f"{len(awake)} of {len(judged)} links read at both ends and awake{asleep}", partial=bool(awake))
-    for j in read:
+    for j in judged:
         can = (j.link.can_speed_gts or 0.0) - _ROUNDING_GTS
-        if not j.link.asleep and (j.link.speed_gts or 0.0) < can:
+        if not measurable(j) or j.link.at_boot:
+            continue
+        if not j.link.asleep and (j.link.speed_gts or 0.0) < max(can, _before(node, j) - _ROUNDING_GTS):
             yield _finding(node, j, held=_held(j.link, can))
         elif (j.link.target_speed_gts or 99.0) < can:
             yield _finding(node, j, held=True)
+
+
+def _before(node: Topology, j: JudgedLink) -> float:
+    then = ran_before(node, j.link)
+    return (then.speed_gts or 0.0) if then else 0.0
 
 
 def _held(link: PcieLink, can: float) -> bool:
@@ -61,23 +70,26 @@ def _held(link: PcieLink, can: float) -> bool:
 
 
 def _finding(node: Topology, j: JudgedLink, *, held: bool) -> Finding:
-    link, can = j.link, j.link.can_speed_gts or 0.0
+    link, then, both = j.link, _before(node, j), j.link.can_speed_gts or 0.0
+    can, ran_faster = max(both, then), then > (j.link.speed_gts or 0.0) + _ROUNDING_GTS and not j.link.asleep
     equals = equal_links(node, j)
     severity, better = severity_by_equals(equals, lambda x: (x.speed_gts or 0.0) > (link.speed_gts or 0.0))
     why = f"; Target Link Speed of {link.a} is {link.target_speed_gts:g} GT/s" if held else ""
     peers = f", {better} of {len(equals)} equals run faster" if better else ""
-    where = f"(link of {link.b}{why})"
+    by_baseline = ran_faster and (severity != "error" or then > both)
+    where = f"both ends can {gen_word(both)}" if both == can else "it ran faster before"
+    earlier = node.expected.before(gen_word(then)) if ran_faster else ""
     return Finding(
         rule=ID,
         name=NAME,
-        severity=severity if not link.asleep else "warning",
+        severity="warning" if link.asleep else "error" if ran_faster else severity,
         subjects=(j.subject,),
-        message=f"{j.subject} runs {link_words(link)} where both ends can {gen_word(can)} {where}{peers}",
+        message=f"{j.subject} runs {link_words(link)} where {where} (link of {link.b}{why}){peers}{earlier}",
         repair="Set the slot's link speed to Auto (BIOS, Target Link Speed) and retrain"
         if held
         else "Retrain; if it falls back again, reseat or swap riser and card, and check the slot's speed in the BIOS",
         evidence=_evidence(link, held),
-        expected_from="both ends",
+        expected_from="baseline" if by_baseline else "both ends",
         patches=(SetLink(link.id, speed_gts=can),),
         scenarios=link_scenarios(node, j),
         price_kind="computed",

@@ -27,6 +27,7 @@ from topocheck.judging import (
     link_scenarios,
     link_words,
     measurable,
+    ran_before,
     severity_by_equals,
 )
 from topocheck.patches import SetLink
@@ -36,34 +37,43 @@ NAME = "pcie-width-degraded"
 
 
 def check(node: Topology) -> Iterator[Answer]:
-    """Width now against what both ends can, link by link."""
+    """Width now against what both ends can, and against what the link ran at in the baseline."""
     judged = judged_links(node)
     read = [j for j in judged if measurable(j) and j.link.can_width and not j.link.at_boot]
     if not judged:
         yield (Skip("no PCIe link field in the input") if node.devices else NotApplicable("no GPU or compute NIC"))
     elif len(read) < len(judged):
         yield Skip(f"{len(read)} of {len(judged)} links read at both ends", partial=bool(read))
-    for j in read:
-        if (j.link.width or 0) < (j.link.can_width or 0):
+    for j in judged:
+        if measurable(j) and not j.link.at_boot and (j.link.width or 0) < max(j.link.can_width or 0, _before(node, j)):
             yield _finding(node, j)
 
 
+def _before(node: Topology, j: JudgedLink) -> int:
+    then = ran_before(node, j.link)
+    return (then.width or 0) if then else 0
+
+
 def _finding(node: Topology, j: JudgedLink) -> Finding:
-    link, can = j.link, j.link.can_width or 0
+    link, then, both = j.link, _before(node, j), j.link.can_width or 0
+    can, ran_wider = max(both, then), then > (j.link.width or 0)
     equals = equal_links(node, j)
     severity, better = severity_by_equals(equals, lambda x: (x.width or 0) > (link.width or 0))
+    by_baseline = ran_wider and (severity != "error" or then > both)
     seen = "asleep now; " if link.asleep else ""
     peers = f", {better} of {len(equals)} equals run wider" if better else ""
+    where = f"both ends can x{both}" if both == can else "it ran wider before"
+    earlier = node.expected.before(f"x{then}") if ran_wider else ""
     return Finding(
         rule=ID,
         name=NAME,
-        severity="warning" if link.asleep else severity,
+        severity="warning" if link.asleep else "error" if ran_wider else severity,
         subjects=(j.subject,),
-        message=f"{j.subject} runs {link_words(link)} where both ends can x{can} ({seen}link of {link.b}){peers}",
+        message=f"{j.subject} runs {link_words(link)} where {where} ({seen}link of {link.b}){peers}{earlier}",
         repair="Reseat the card, riser or cable and retrain; if it stays narrow, swap riser, then card",
         evidence=link_evidence(link, "width"),
         confidence="medium" if link.asleep else "high",
-        expected_from="both ends",
+        expected_from="baseline" if by_baseline else "both ends",
         patches=(SetLink(link.id, width=can),),
         scenarios=link_scenarios(node, j),
         price_kind="computed",

@@ -71,6 +71,7 @@ def _finding(node: Topology, nic: Device, down: list[RdmaPort]) -> Finding:
     severity: Severity = "warning" if nic.role in ("compute", "unknown") else "info"
     if nic.role == "compute" and active >= 3 and enough(active, len(equals)):
         severity = "error"
+    wanted = nic.role_from == "policy" and nic.state != "active" and severity != "error"
     gpus = [g for g, own in node.assignment.items() if nic.id in own]
     rate = max((e.rate_gbit_per_s or 0.0 for e in equals), default=0.0) or None
     cause, repair = _cause(down[0])
@@ -80,13 +81,13 @@ def _finding(node: Topology, nic: Device, down: list[RdmaPort]) -> Finding:
     return Finding(
         rule=ID,
         name=NAME,
-        severity=severity,
+        severity="error" if wanted else severity,
         subjects=(nic.id,),
         message=f"{nic.id} {which}is {_words(down[0])} ({cause}){peers}",
         repair=repair,
         evidence=tuple(lines) or tuple(nic.lines.values())[:1],
         effect="slows" if gpus or node.gpus else "stops",
-        expected_from="equals" if active else None,
+        expected_from="policy" if wanted else "equals" if active else None,
         patches=tuple(SetPort(nic.id, p.port, rate) for p in down),
         scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", g) for g in gpus)),
         price_kind="computed" if gpus or (nic.role == "compute" and rate) else "unknown",

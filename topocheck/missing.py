@@ -1,0 +1,77 @@
+"""What is missing, by the baseline or by what the other GPUs have: the common ground of GPU001 and NET005."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from topocheck.expected import EarlierDevice
+from topocheck.facts import Evidence
+from topocheck.graph import Topology
+from topocheck.hardware.pci_ids import is_gpu
+from topocheck.nearness import services
+
+
+class Gone(NamedTuple):
+    """`number` of `before` devices; `devices` which, empty where the addresses changed as well."""
+
+    number: int
+    before: int
+    devices: tuple[EarlierDevice, ...]
+    evidence: tuple[Evidence, ...]
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """By address: a number or name may have passed to another device."""
+        return tuple(d.bdf or d.id for d in self.devices)
+
+    def words(self, kind: str) -> str:
+        """ "0000:5d:00.0 (gpu3)", or "1 of 8 GPUs"."""
+        named = ", ".join(f"{d.bdf} ({d.id})" if d.bdf else d.id for d in self.devices)
+        return named or f"{self.number} of {self.before} {kind}"
+
+
+def gone_gpus(node: Topology) -> Gone | None:
+    """GPUs that are not on the bus any more; those the driver calls lost are told by that. None where the listing of
+    the bus is an excerpt."""
+    baseline = node.expected.baseline
+    if baseline is None or not node.whole_pci:
+        return None
+    on_bus = {f.bdf for f in node.functions.values() if is_gpu(f)}
+    lost = {state.bdf for state in node.lost_gpus if state.bdf} - on_bus
+    return _gone(baseline.name, baseline.gpus, len(on_bus | lost), on_bus | lost)
+
+
+def gone_nics(node: Topology) -> Gone | None:
+    """Compute NICs that are neither on the bus nor a device any more; None where no NIC is listed at all."""
+    baseline = node.expected.baseline
+    if baseline is None or not node.nics:
+        return None
+    here = {name for nic in node.nics for name in (nic.id, nic.bdf) if name} | set(node.functions)
+    return _gone(baseline.name, baseline.compute_nics, len(node.compute_nics), here)
+
+
+def without_own(node: Topology) -> list[str]:
+    """GPUs that the assignment leaves without a NIC, all NICs being on some GPU's switch; none where it gives none, or
+    where a cut matrix hides which NICs some GPU has."""
+    if len(node.compute_nics) >= len(node.gpus) or len(services(node)) < len(node.gpus) or _shared_alike(node):
+        return []
+    return [g.id for g in node.gpus if not node.assignment.get(g.id)]
+
+
+def _shared_alike(node: Topology) -> bool:
+    """Every GPU has the same share of the NICs nearest to it, or as many at the same distance (two beside each CPU):
+    fewer NICs than GPUs by design."""
+    served = services(node)
+    near = [frozenset(n.id for n in s.nearest) for s in served]
+    shares = {Fraction(len(nics), near.count(nics)) for nics in near}
+    return len(shares) == 1 or len({(s.cls, len(s.nearest)) for s in served}) == 1
+
+
+def _gone(report: str, before: list[EarlierDevice], now: int, here: set[str]) -> Gone | None:
+    absent = tuple(d for d in before if (d.bdf or d.id) not in here)
+    count = min(len(absent), len(before) - now)
+    if count <= 0:
+        return None
+    named = absent if count == len(absent) else ()
+    return Gone(count, len(before), named, tuple(d.evidence(report) for d in named))
