@@ -23,11 +23,12 @@ class Service(NamedTuple):
 
 
 def services(node: Topology) -> list[Service]:
-    """One entry a GPU whose distance to some compute NIC is known."""
+    """One entry a GPU whose nearest compute NIC is known: one on its switch, or the distances to all of them."""
     found = []
     for gpu in node.gpus:
         cls, nearest = node.nearest(gpu, node.compute_nics)
-        if cls is not None:
+        whole = all(node.pair_class(gpu.id, nic.id) for nic in node.compute_nics)
+        if cls is not None and (whole or RANK[cls] <= SWITCH_LOCAL):
             own = tuple(node.by_id[n] for n in node.assignment.get(gpu.id, ()) if n in node.by_id)
             found.append(Service(gpu, own, cls, tuple(nearest)))
     return found

@@ -44,11 +44,14 @@ def _count(token: str | None) -> int | None:
 
 def full_mesh(node: Topology) -> int | None:
     """The common number of links when the GPUs form a full mesh (through NVSwitches, or directly on a board of four):
-    at least three GPUs, and most pairs with one and the same number. None for cube meshes, bridged pairs, PCIe."""
-    counts = [c for a, b in combinations(_plain(node), 2) if (c := links_of(node, a, b)) is not None]
-    if len(counts) < 3:
+    at least three GPUs, most pairs with one and the same number, and of the GPUs that have links at all nearly every
+    pair joined. None for cube meshes, bridged pairs, PCIe."""
+    counts = {(a.id, b.id): c for a, b in combinations(node.gpus, 2) if (c := links_of(node, a, b)) is not None}
+    linked = {gpu for pair, count in counts.items() if count for gpu in pair}
+    among = [c for pair, c in counts.items() if linked.issuperset(pair)]
+    if len(among) < 3 or 4 * among.count(0) > len(among):  # a cube mesh leaves 12 of 28 pairs unjoined
         return None
-    (common, times), *_ = Counter(counts).most_common(1)
+    (common, times), *_ = Counter(counts.values()).most_common(1)
     return common if common > 0 and 2 * times > len(counts) else None
 
 
@@ -103,5 +106,5 @@ def loss_range(gpu: Device, links: int, full: int) -> tuple[float, float]:
     traffic falls to PCIe, by peer-to-peer at best. PCIe x16 of the generation that came with the part."""
     speed = {5: 32.0, 4: 32.0, 3: 16.0}.get(gpu.part.nvlink_gen if gpu.part else 4, 8.0)
     whole = gpu_figures.nvlink_achievable_gb_per_s(full, gpu.part)
-    at_least = (full - links) / full if links else 1 - pcie.achievable_gb_per_s(speed, 16) / whole
+    at_least = (full - links) / full if links else max(0.0, 1 - pcie.achievable_gb_per_s(speed, 16) / whole)
     return round(at_least, 4), round(max(at_least, 1 - pcie.staged_gb_per_s(speed, 16) / whole), 4)

@@ -60,10 +60,12 @@ def tree_class(
 ) -> str | None:
     """The class of two devices by the PCIe tree, None where the tree does not hold both."""
     up_a, up_b = chains.get(a.id), chains.get(b.id)
-    if not up_a or not up_b or not (up_a[-1].startswith("root:") and up_b[-1].startswith("root:")):
+    if not up_a or not up_b:
         return None
     meet = next((x for x in up_a if x in up_b), None)
     if meet is None:
+        if not (up_a[-1].startswith("root:") and up_b[-1].startswith("root:")):
+            return None
         node_a, node_b = root_numa.get(up_a[-1], a.numa_node), root_numa.get(up_b[-1], b.numa_node)
         if node_a is None or node_b is None:
             return None

@@ -6,6 +6,8 @@ Why it costs: no job can run on the GPU; a NIC without driver carries nothing.
 Usual cause: driver and library versions differ after an update, the module was not loaded or not built for this
 kernel, nouveau took the GPU, the BIOS did not assign its BARs.
 
+A driver that does not answer in time is a warning; with Xid 79, 119 or 120 in the log it is GPU004.
+
 Repair: load or reinstall the driver and reboot; for BARs enable "Above 4G decoding" (and Resizable BAR) in the BIOS.
 
 Silent when: the function is bound to vfio-pci (passed through), is an audio, USB or management function, or a virtual
@@ -20,6 +22,7 @@ from topocheck.facts import PciFunction
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, enough
 from topocheck.graph import Topology
 from topocheck.hardware.pci_ids import is_gpu
+from topocheck.hardware.xids import SILENCING
 
 ID = "GPU003"
 NAME = "driver-unusable"
@@ -30,12 +33,14 @@ def check(node: Topology) -> Iterator[Answer]:
     gpus = [f for f in node.functions.values() if is_gpu(f) and not f.dead and not _passed_through(f)]
     nics = [n.pci for n in node.compute_nics if n.pci and not n.is_vf and not _passed_through(n.pci)]
     refusal = node.machine.driver_error
-    if not gpus and not nics and not refusal:
+    if not gpus and not nics and not refusal and not node.machine.driver_hung:
         no_device = not node.devices
         yield NotApplicable("no GPU or NIC in the input") if no_device else Skip("no driver or BAR in the input")
         return
     if refusal and (gpus or not node.functions):
         yield _refused(node, refusal)
+    if node.machine.driver_hung and not _explained(node):
+        yield _hung(node, node.machine.driver_hung)
     for function in gpus:
         yield from _of_function(node, function, "GPU", gpus)
     for function in nics:
@@ -47,16 +52,40 @@ def _passed_through(function: PciFunction) -> bool:
 
 
 def _refused(node: Topology, refusal: str) -> Finding:
+    """An error where there is a GPU: seen, or proven by a kernel module that is loaded in another version. Otherwise
+    the machine may have none (a login node, a container)."""
     line = node.machine.driver_error_line
+    proven = bool(node.functions or node.gpus) or "mismatch" in refusal
     return Finding(
         rule=ID,
         name=NAME,
-        severity="error",
+        severity="error" if proven else "info",
         subjects=tuple(g.id for g in node.gpus),
-        message=f"the NVIDIA driver cannot be used: {refusal}; no job can run on a GPU",
+        message=f"the NVIDIA driver cannot be used: {refusal}; "
+        + ("no job can run on a GPU" if proven else "whether the machine has a GPU was not seen"),
         repair="Load the driver that matches the libraries (reboot after an update); look into the kernel log for NVRM",
         evidence=(line,) if line else (),
         effect="stops",
+    )
+
+
+def _explained(node: Topology) -> bool:
+    """Whether GPU004 says it: an Xid that silences the driver, logged since it was loaded."""
+    loaded = max((e.line.line or 0 for e in node.events if e.kind == "driver-load"), default=0)
+    return any(e.number in SILENCING and (e.line.line or 0) >= loaded for e in node.events if e.kind == "xid")
+
+
+def _hung(node: Topology, what: str) -> Finding:
+    line = node.machine.lines.get("driver_hung")
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity="warning",
+        subjects=(),
+        message=f"the NVIDIA driver did not answer in time ({what}); a job on this node may hang too",
+        repair="Look into the kernel log for NVRM and Xid; if it stays so, drain the node and reboot it",
+        evidence=(line,) if line else (),
+        effect="risks",
     )
 
 
@@ -69,7 +98,7 @@ def _of_function(node: Topology, function: PciFunction, kind: str, like: list[Pc
         good = [f for f in like if not f.bars_unassigned]
         repair = "Enable Above 4G decoding in the BIOS, or give the bridge above more address space"
         yield _finding(node, function, kind, "whose memory BARs are disabled or unassigned", repair, good, like)
-    elif function.driver_shown and not _bound(function, kind):
+    elif function.driver_shown and not _bound(function, kind) and not (kind == "GPU" and node.machine.driver_error):
         by = f"bound to {function.driver}" if function.driver else "bound to no driver"
         good = [f for f in like if f.driver_shown and _bound(f, kind)]
         yield _finding(node, function, kind, by, "Load the driver for it and reboot if need be", good, like)

@@ -45,7 +45,7 @@ def _finding(node: Topology, uneven: Uneven) -> Finding:
     board = full_mesh(node) is not None
     severity: Severity = "error" if board and not by_direction else "warning"
     what = f"NV{links}" if links else f"no NVLink ({node.pair_class(a.id, b.id)})"
-    than = "in one direction, in the other" if by_direction else "where its equals have"
+    than = "in one direction, in the other" if by_direction else "where their equals have"
     lines = [line for x in (a, b) if (line := node.matrix_lines.get(x.id))]
     return Finding(
         rule=ID,

@@ -1,0 +1,78 @@
+"""Captures as people post them, cut, wrapped and damaged: what must not be said of a machine that is as built.
+
+Machines and identifiers are made up; the shapes are those of the real tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from topocheck.check import check
+from topocheck.report import Report
+
+
+def matrix(gpus: int, nics: int, cell: Callable[[str, str], str]) -> str:
+    """`nvidia-smi topo -m` of a driver of 2018: a CPU column, NICs by their RDMA names."""
+    names = [f"GPU{i}" for i in range(gpus)] + [f"mlx5_{i}" for i in range(nics)]
+    rows = [[a] + [" X " if a == b else cell(a, b) for b in names] + ["0-9"] * a.startswith("GPU") for a in names]
+    return "\n".join("\t".join(row) for row in [["", *names, "CPU Affinity"], *rows])
+
+
+def looked(tmp_path: Path, **files: str) -> Report:
+    """The report on a folder of these files; `_` in a keyword stands for itself, `__` for a blank of the command."""
+    for name, text in files.items():
+        (tmp_path / name.replace("__", "_-")).write_text(text)
+    return check(str(tmp_path)).report
+
+
+def loud(report: Report) -> list[str]:
+    return [f"{f.rule} {f.severity} {f.message}" for f in report.findings if f.severity != "info"]
+
+
+def test_a_cube_mesh_of_one_link_each_is_no_broken_full_mesh(tmp_path: Path) -> None:
+    # Four GPUs joined to each other, and each to its counterpart: 16 of 28 pairs, all NV1 (P100 has four links).
+    def cell(a: str, b: str) -> str:
+        i, j = int(a[3:]), int(b[3:])
+        return "NV1" if i // 4 == j // 4 or i % 4 == j % 4 else "SYS"
+
+    assert loud(looked(tmp_path, nvidia_smi_topo__m=matrix(8, 0, cell))) == []
+
+
+def test_a_cut_matrix_does_not_say_which_gpu_lacks_a_nic(tmp_path: Path) -> None:
+    # Two GPUs share each NIC's switch; the paste ends in GPU5's row, and no NIC's row is left.
+    def cell(a: str, b: str) -> str:
+        if a[:3] == b[:3]:
+            return "PIX" if a[:3] == "GPU" else "SYS"
+        gpu, nic = sorted((a, b))
+        return "PIX" if int(gpu[3:]) // 2 == int(nic[5:]) else "SYS"
+
+    whole = matrix(8, 5, cell).splitlines()
+    assert loud(looked(tmp_path, nvidia_smi_topo__m="\n".join([*whole[:6], whole[6][:40]]))) == []
+
+
+PORT = "{bdf} PCI bridge: PLX Technology, Inc. Device 8747 (rev ca)\n\tBus: primary={bus[0]}, secondary={bus[1]}, \
+subordinate={bus[2]}, sec-latency=0\n\tCapabilities: [68] Express (v2) {kind} Port, MSI 00\n\n"
+GPU = "{bdf} VGA compatible controller: NVIDIA Corporation GP104 [GeForce GTX 1080] (rev a1)\n\n"
+
+
+def test_devices_that_meet_in_a_switch_are_near_though_no_root_port_is_listed(tmp_path: Path) -> None:
+    switch = PORT.format(bdf="02:00.0", bus=("02", "03", "05"), kind="Upstream")
+    ports = [PORT.format(bdf=f"03:{d}.0", bus=("03", b, b), kind="Downstream") for d, b in (("08", "04"), ("10", "05"))]
+    gpus = [GPU.format(bdf=f"0{b}:00.0") for b in (4, 5)]
+    (tmp_path / "lspci_-vv").write_text("".join([switch, *ports, *gpus]))
+    assert check(str(tmp_path)).topology.pair_class("gpu0", "gpu1") == "PIX"
+
+
+@pytest.mark.parametrize(
+    ("words", "severity"),
+    [
+        ("Failed to initialize NVML: Driver/library version mismatch\n", "error"),  # of a module that is loaded
+        ("No devices were found\n", "info"),  # a machine without GPUs says it too
+    ],
+)
+def test_a_driver_that_refuses_is_an_error_where_a_gpu_is_proven(tmp_path: Path, words: str, severity: str) -> None:
+    found = looked(tmp_path, nvidia_smi=words).findings
+    assert [(f.rule, f.severity) for f in found] == [("GPU003", severity)]
