@@ -51,6 +51,7 @@ def check(
     select: tuple[str, ...] = (),
     ignore: tuple[str, ...] = (),
     root: str | None = None,
+    tools: str | None = None,
     budget_s: float = 20.0,
 ) -> Checked:
     """Diagnose what `spec` names: a path, "-" for standard input, None for this machine.
@@ -61,7 +62,7 @@ def check(
     started = time.monotonic()
     policy = policy or Policy()
     rules = chosen(policy, select, ignore)
-    source = open_source(spec, root=root, budget_s=budget_s)
+    source = open_source(spec, root=root, budget_s=budget_s, tools=tools)
     facts = gather(source)
     node = build(facts, compute_nics=policy.compute_nics)
     host = source.manifest.host or node.machine.hostname

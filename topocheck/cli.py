@@ -35,6 +35,7 @@ def cli() -> None:
 @click.option("--ignore", multiple=True, metavar="G", help="All but these rules.")
 @click.option("-v", "--verbose", is_flag=True, help="Also what was skipped and why, and the evidence in full.")
 @click.option("--root", metavar="DIR", help="Where this machine's files lie (a container's /host).")
+@click.option("--tools", metavar="DIR", help="The only folder its commands are looked up in.")
 @click.option("--budget", type=float, default=20.0, show_default=True, metavar="SECONDS", help="For all its commands.")
 @click.option("--policy", metavar="FILE", help="What this site judges otherwise or accepts; options win over it.")
 @click.option("--output", metavar="FILE", help="Write the report there instead of to standard output.")
@@ -48,6 +49,7 @@ def node(
     ignore: tuple[str, ...],
     verbose: bool,
     root: str | None,
+    tools: str | None,
     budget: float,
     policy: str | None,
     output: str | None,
@@ -55,14 +57,15 @@ def node(
     """Diagnose this node, or what --from gives: what is wrong, the line that proves it, what it costs."""
     if not 0 < budget <= 86_400:
         raise UsageError(f"--budget {budget}: give a number of seconds above 0 and up to a day")
-    if root is not None and source is not None:
-        raise UsageError("--root is for this machine's own files: leave it out with --from")
+    if (root is not None or tools is not None) and source is not None:
+        raise UsageError("--root and --tools are for this machine's own files and commands: leave them out with --from")
     from topocheck.check import check
     from topocheck.finding import worst
     from topocheck.policy import Policy, load
 
     site = Policy() if policy is None else load(policy)
-    report = check(source, policy=site, select=_words(select), ignore=_words(ignore), root=root, budget_s=budget).report
+    chosen = {"select": _words(select), "ignore": _words(ignore)}
+    report = check(source, policy=site, **chosen, root=root, tools=tools, budget_s=budget).report
     if not report.recognised:
         raise TopocheckError(_nothing(report))
     text = _render(report, format_, verbose=verbose, to_screen=output is None)

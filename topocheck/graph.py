@@ -171,6 +171,7 @@ class Machine:
     driver: str | None = None
     driver_error: str | None = None
     driver_error_line: Evidence | None = None
+    driver_hung: str | None = None  # "nvidia-smi -L: no answer within 19 s"
     fabric_manager: str | None = None
     modules: frozenset[str] | None = None
     numa_balancing: int | None = None

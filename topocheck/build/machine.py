@@ -33,6 +33,7 @@ def machine_of(hosts: Iterable[Host]) -> Machine:
         driver=host.driver,
         driver_error=error.driver_error if error else None,
         driver_error_line=error.line if error else None,
+        driver_hung=host.driver_hung,
         fabric_manager=host.fabric_manager,
         modules=host.modules,
         numa_balancing=host.numa_balancing,

@@ -22,3 +22,5 @@ HARMLESS = {
 }  # fmt: skip
 # With a sign of it still there now they are an error.
 FATAL = frozenset({64, 79, 95, 119, 120})
+# After these a driver that does not answer is a sign of it.
+SILENCING = frozenset({79, 119, 120})

@@ -11,6 +11,7 @@ from typing import Any
 from topocheck.facts import Fact, Gap, PciFunction
 from topocheck.probes import TEXT_PROBES, TREE_PROBES, TextEntry
 from topocheck.probes.lines import SNIFF_CHARS
+from topocheck.probes.smi_errors import silence
 from topocheck.sources.base import Missing, Raw, Source, mangle
 
 # A text is looked at in pieces of what a sniff looks at; of a very long one the beginning and the end.
@@ -23,15 +24,21 @@ _OFTEN_IN_ONE_FILE = {"lspci": ("lspci_tree",)}
 
 def gather(source: Source) -> list[Fact]:
     """Everything a source's texts and tree state, and a gap for everything that could not be read."""
-    facts: list[Fact] = []
     commands = [command for entry in TEXT_PROBES for command in entry.commands]
     paths = [path for entry in TEXT_PROBES for path in entry.paths]
-    for item in source.texts(commands, paths):
-        facts += [Gap(item.input, item.reason)] if isinstance(item, Missing) else read_text(item)
+    texts = source.texts(commands, paths)  # a live source's commands run while its tree is read
+    of_tree: list[Fact] = []
     if any(source.glob(top) for top in ("/sys", "/proc", "/etc")):
         for module in TREE_PROBES:
-            facts += _guarded(module, lambda probe: probe.read(source))
-    return facts
+            of_tree += _guarded(module, lambda probe: probe.read(source))
+    found = [(item.input, _facts_of(item)) for item in texts]
+    order = {name: place for place, name in enumerate((*commands, *paths))}  # not that in which a source has them
+    found.sort(key=lambda pair: order.get(pair[0], len(order)))
+    return [fact for _, facts in found for fact in facts] + of_tree
+
+
+def _facts_of(item: Raw | Missing) -> list[Fact]:
+    return [Gap(item.input, item.reason), *silence(item)] if isinstance(item, Missing) else read_text(item)
 
 
 def recognised(facts: Iterable[Fact]) -> bool:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from topocheck.facts import Evidence, LogEvent
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import Device, Topology
-from topocheck.hardware.xids import FATAL, HARDWARE, HARMLESS
+from topocheck.hardware.xids import FATAL, HARDWARE, HARMLESS, SILENCING
 
 ID = "GPU004"
 NAME = "xid"
@@ -34,6 +34,7 @@ def check(node: Topology) -> Iterator[Answer]:
         yield NotApplicable("no GPU in the input")
         return
     asked = [g for g in node.gpus if _recovery(g)]
+    hung = node.machine.driver_hung is not None
     for gpu in asked:
         yield _to_recover(gpu)
     if not node.machine.kernel_log:
@@ -43,7 +44,8 @@ def check(node: Topology) -> Iterator[Answer]:
     for subject in dict.fromkeys(_subject(node, e) for e in events):
         mine = [e for e in events if _subject(node, e) == subject]
         device = node.by_id.get(subject)
-        yield from _of_one(subject, mine, loaded, recovers=device in asked, sign=device is not None and _sign(device))
+        sign = (device is not None and _sign(device)) or (hung and any(e.number in SILENCING for e in mine))
+        yield from _of_one(subject, mine, loaded, recovers=device in asked, sign=sign)
 
 
 def _subject(node: Topology, event: LogEvent) -> str:

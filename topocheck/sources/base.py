@@ -10,7 +10,9 @@ from typing import NamedTuple, Protocol
 # sosreport's rule for turning a command into a file name (sos/utilities.py, `mangle_command`).
 _UNSAFE = re.compile(r"[^\w\-./]+")
 
-NO_ANSWER = "no answer within"  # begins the reason why a command is missing that was killed at its deadline
+# What the reasons for two kinds of missing input begin with.
+NO_ANSWER = "no answer within"  # killed at its deadline
+NO_DRIVER = "not run: the NVIDIA driver is not loaded"
 MAX_TEXT_BYTES = 64 * 1024 * 1024  # interface section 1: what is read of one file or of standard input
 
 

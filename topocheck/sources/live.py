@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from topocheck.sources import made
-from topocheck.sources.base import NO_ANSWER, Manifest, Missing, Raw
+from topocheck.sources.base import NO_ANSWER, NO_DRIVER, Manifest, Missing, Raw
 from topocheck.sources.command import Outcome, environment, kill, run
 from topocheck.sources.reading import decode, read_file, reason_of, text_or_gaps
 from topocheck.sources.tree import Tree
@@ -107,7 +107,7 @@ class LiveSource:
     def _made(self, command: str) -> Iterator[Raw | Missing]:
         """What is no command's output, and why a command was not run."""
         if command not in _MADE:
-            yield Missing(command, f"not run: the NVIDIA driver is not loaded ({_DRIVER} is not there)")
+            yield Missing(command, f"{NO_DRIVER} ({_DRIVER} is not there)")
         elif command == "psutil.json" and not self._is_this_root:
             yield Missing(command, "not read: the CPUs are this machine's, the files those of --root")
         else:
