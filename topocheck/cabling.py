@@ -1,7 +1,7 @@
 """Which leaf each rail's port is cabled to, and where it should be: the common ground of RAIL001 and RAIL002.
 
-What should be is known from sister nodes of the same fabric file (the majority's leaf for a NIC of the same name), or,
-on a node alone, from leaf names that count the rails ("leaf-rail0", "leaf-rail1", …).
+What should be is known from the policy's `rails`, from sister nodes of the same fabric file (the majority's leaf for a
+NIC of the same name), or, on a node alone, from leaf names that count the rails ("leaf-rail0", "leaf-rail1", …).
 """
 
 from __future__ import annotations
@@ -50,8 +50,12 @@ def rail_ports(node: Topology) -> list[RailPort]:
     """The cabled ports of the compute NICs in rail order."""
     nics = sorted((n for n in node.compute_nics if n.rail is not None), key=lambda n: n.rail or 0)
     cabled = [(n, p, p.leaf) for n in nics for p in n.ports if p.leaf is not None]
-    expected = _of_sisters(node, cabled) or _by_names(cabled)
-    source = "sister nodes" if _of_sisters(node, cabled) else "order of leaf names"
+    told = {
+        "policy": _by_policy(node, cabled),
+        "sister nodes": _of_sisters(node, cabled),
+        "order of leaf names": _by_names(cabled),
+    }
+    source, expected = next((item for item in told.items() if item[1]), (None, {}))
     return [RailPort(n, p, leaf, e := expected.get((n.id, p.port)), source if e else None) for n, p, leaf in cabled]
 
 
@@ -63,6 +67,21 @@ def crossed_ports(ports: list[RailPort]) -> list[RailPort]:
 
 
 Cabled = list[tuple[Device, RdmaPort, LeafPort]]
+
+
+def _by_policy(node: Topology, cabled: Cabled) -> dict[tuple[str, int], str]:
+    """The policy's leaf for each rail: the one reached if it fits, else another that is seen here, else the pattern.
+    With a NIC missing the rails cannot be counted."""
+    rails = node.expected.rails
+    if len(rails) != len(node.compute_nics):
+        return {}
+    seen = sorted({leaf.switch for _, _, leaf in cabled})
+    expected = {}
+    for nic, port, leaf in cabled:
+        allowed = rails[nic.rail or 0]
+        fitting = [switch for switch in (leaf.switch, *seen) if switch in allowed]
+        expected[nic.id, port.port] = fitting[0] if fitting else allowed.text
+    return expected
 
 
 def _of_sisters(node: Topology, cabled: Cabled) -> dict[tuple[str, int], str]:

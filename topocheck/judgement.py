@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
 from fnmatch import fnmatchcase
@@ -32,10 +32,16 @@ def chosen(policy: Policy, select: tuple[str, ...], ignore: tuple[str, ...]) -> 
 def expecting(node: Topology, policy: Policy, host: str | None) -> Topology:
     """The node with what the policy and its baseline expect of it. UsageError for a baseline that is none."""
     earlier = baseline.read(policy.baseline, host) if policy.baseline else None
-    gaps = node.gaps
+    return replace(node, expected=Expected(earlier, policy.rails), gaps=(*node.gaps, *_unfit(node, policy)))
+
+
+def _unfit(node: Topology, policy: Policy) -> Iterator[Gap]:
+    """What the policy says of some NICs and this node has no use for."""
     if policy.compute_nics and node.nics and not any(nic.role_from == "policy" for nic in node.nics):
-        gaps = (*gaps, Gap("policy compute_nics", "names no NIC of this node: roles were found out"))
-    return replace(node, expected=Expected(earlier, policy.rails), gaps=gaps)
+        yield Gap("policy compute_nics", "names no NIC of this node: roles were found out")
+    rails, nics = len(policy.rails), len(node.compute_nics)
+    if rails and nics and rails != nics:
+        yield Gap("policy rails", f"{rails} rails, {nics} compute NICs: which is which rail is not known")
 
 
 def judged(

@@ -10,6 +10,7 @@ from topocheck.report import Report
 _GROUP_FROM = 3  # findings of one rule that share one entry
 _FULL_ENTRIES = 4  # entries with evidence and repair; of what follows only the message
 _NOTES = 6  # lines of info
+_WAIVED_LINES = 2  # expiry and reason first
 _MESSAGE_LINES, _EVIDENCE_LINES, _REPAIR_LINES = 4, 2, 3  # more is for -v
 
 
@@ -51,7 +52,7 @@ def _counts(finding: Finding) -> bool:
 
 def _grouped(findings: list[Finding]) -> list[list[Finding]]:
     """Findings of one rule and severity together where there are many of them; the order stays."""
-    keys = [(f.rule, f.severity, f.waived) for f in findings]
+    keys = [(f.rule, f.severity, f.waived and f.waiver) for f in findings]
     like: dict[object, list[Finding]] = {}
     for place, (key, finding) in enumerate(zip(keys, findings, strict=True)):
         like.setdefault(key if keys.count(key) >= _GROUP_FROM else place, []).append(finding)
@@ -82,7 +83,11 @@ def _message(screen: Screen, finding: Finding, *, most: int | None = None) -> st
 def _note(screen: Screen, like: list[Finding]) -> None:
     finding = like[0]
     others = f"(and {len(like) - 1} more) " if len(like) > 1 else ""
-    screen.line((f" {_mark(finding)} {finding.rule} ", _style(finding)), others, finding.message)
+    head = (f" {_mark(finding)} {finding.rule} ", _style(finding))
+    if finding.waived:
+        screen.wrapped(head, (f"{others}waived {finding.waiver or ''}; {finding.message}", "dim"), most=_WAIVED_LINES)
+    else:
+        screen.line(head, others, finding.message)
 
 
 def _mark(finding: Finding) -> str:
@@ -102,7 +107,7 @@ def _standing(finding: Finding) -> str:
         parts.append(f"effect: {finding.effect}")
     if finding.readings > 1:
         parts.append(f"{finding.readings} readings")
-    return ", ".join([*parts, *(["waived"] if finding.waived else [])])
+    return ", ".join([*parts, *([f"waived {finding.waiver or ''}".rstrip()] if finding.waived else [])])
 
 
 def price_words(price: Price) -> str:

@@ -49,8 +49,8 @@ def _crossed(ports: list[RailPort]) -> Finding:
     return Finding(
         rule=ID,
         name=NAME,
-        severity="warning",
-        confidence="high" if ports[0].expected_from == "sister nodes" else "medium",
+        severity="error" if ports[0].expected_from == "policy" else "warning",
+        confidence="high" if ports[0].expected_from in ("policy", "sister nodes") else "medium",
         subjects=tuple(dict.fromkeys(p.nic.id for p in ports)),
         message=f"{said}: cables crossed",
         repair="Exchange the cables of these ports",

@@ -37,8 +37,9 @@ def check(node: Topology) -> Iterator[Answer]:
     crossed = crossed_ports(ports)
     wrong = [p for p in ports if p.wrong and p not in crossed]
     for port in wrong:
-        yield _finding([port], f"{port.nic.id} reaches {port.leaf.switch}, on its sister nodes it is {port.expected}")
-    if not wrong and (shared := _shared_leaf(ports)):
+        should = f"it should reach {port.expected} ({port.expected_from})"
+        yield _finding([port], f"{port.nic.id} reaches {port.leaf.switch}, {should}")
+    if not wrong and ports[0].expected_from != "policy" and (shared := _shared_leaf(ports)):
         names = ", ".join(p.nic.id for p in shared)
         yield _finding(shared, f"{names} reach one leaf, {shared[0].leaf.switch}; the other rails have each their own")
 
@@ -59,7 +60,7 @@ def _finding(ports: list[RailPort], message: str) -> Finding:
     return Finding(
         rule=ID,
         name=NAME,
-        severity="warning",
+        severity="error" if ports[0].expected_from == "policy" else "warning",
         subjects=tuple(dict.fromkeys(p.nic.id for p in ports)),
         message=message,
         repair="Move the cable to a port of the rail's own leaf",
