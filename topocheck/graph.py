@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from topocheck.hardware.gpus import Part
+    from topocheck.hardware.platforms import Platform
 
 # Nearest first; NVLink classes do not take part in PCIe distance.
 PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
@@ -215,6 +216,7 @@ class Topology:
     assumptions: tuple[str, ...] = ()
     events: tuple[LogEvent, ...] = ()
     expected: Expected = Expected()  # noqa: RUF009 (frozen)
+    platform: Platform | None = None  # None: a machine not in the table
     sisters: Mapping[str, Mapping[str, LeafPort]] = field(default_factory=dict)  # other hosts' device → leaf
 
     @cached_property

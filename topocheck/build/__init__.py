@@ -7,13 +7,13 @@ is: then switches and host bridges are rebuilt from its distances and marked as 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from topocheck.build import classes as near
 from topocheck.build.fabric import other_hosts_leaves, with_fabric
 from topocheck.build.gpus import gpus_of, pci_id_of
 from topocheck.build.links import device_links, link_disagreements
-from topocheck.build.machine import machine_of, with_allowed_numa
+from topocheck.build.machine import machine_of, platform_seen, with_allowed_numa
 from topocheck.build.nics import matrix_nic_ids, nics_of, port_disagreements
 from topocheck.build.numa import numa_nodes_of, numa_of_roots, with_matrix_numa
 from topocheck.build.pci import chain_of, functions_of, links_of, parents_of, with_boot_limits
@@ -51,7 +51,8 @@ def build(facts: Iterable[Fact], *, compute_nics: tuple[NameSet, ...] = ()) -> T
     chains = {d.id: chain_of(d.bdf, parents) if d.bdf else [] for d in (*gpus, *nics)}
     root_numa = numa_of_roots(functions, parents)
     far = _distances(said, gpus, nics, chains, bridges, root_numa)
-    nics, assignment = with_roles(nics, gpus, lambda a, b: far.pcie.get(frozenset((a, b))), compute_nics)
+    platform = platform_seen(machine, gpus, functions)
+    nics, assignment = with_roles(nics, gpus, lambda a, b: far.pcie.get(frozenset((a, b))), compute_nics, platform)
     links = with_boot_limits(links_of(functions, parents), said.limits, functions)
     parents, inferred = _with_inferred_tree(parents, far.pcie, gpus, nics)
     return Topology(
@@ -62,7 +63,8 @@ def build(facts: Iterable[Fact], *, compute_nics: tuple[NameSet, ...] = ()) -> T
         functions=functions,
         root_numa=root_numa,
         numa_nodes=nodes,
-        machine=machine,
+        machine=replace(machine, platform=platform.name if platform else None),
+        platform=platform,
         classes=far.classes,
         pcie_classes=far.pcie,
         inferred=inferred,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 
 from topocheck.build.merge import merged
 from topocheck.build.numa import expand
-from topocheck.facts import Evidence, Host
-from topocheck.graph import Machine, Numa
+from topocheck.facts import Evidence, Host, PciFunction
+from topocheck.graph import Device, Machine, Numa
+from topocheck.hardware.pci_ids import is_gpu, is_rdma_nic
+from topocheck.hardware.platforms import Platform, Seen, platform_of
 
 _PEERMEM = {"nvidia_peermem", "nv_peer_mem"}
 
@@ -46,6 +49,15 @@ def machine_of(hosts: Iterable[Host]) -> Machine:
         asset_tag=host.asset_tag,
         lines=_lines(known),
     )
+
+
+def platform_seen(machine: Machine, gpus: Iterable[Device], functions: Mapping[str, PciFunction]) -> Platform | None:
+    """The platform this machine is, by DMI, the GPUs and NIC functions on the bus; None unknown."""
+    on_bus = [f"{f.vendor_id}:{f.device_id}" for f in functions.values() if is_gpu(f)]
+    listed = [g.pci_id for g in gpus if g.pci_id]
+    nics = Counter(f"{f.vendor_id}:{f.device_id}" for f in functions.values() if is_rdma_nic(f))
+    dmi = " ".join(filter(None, (machine.product, machine.asset_tag))) or None
+    return platform_of(Seen(dmi, Counter(on_bus if len(on_bus) > len(listed) else listed), nics))
 
 
 def with_allowed_numa(machine: Machine, nodes: Iterable[Numa]) -> Machine:

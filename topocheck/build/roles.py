@@ -10,12 +10,14 @@ from typing import NamedTuple
 from topocheck.build.nics import natural
 from topocheck.build.pci import address_key
 from topocheck.graph import RANK, SWITCH_LOCAL, Device
+from topocheck.hardware.platforms import Platform
 from topocheck.names import NameSet
 
 ClassOf = Callable[[str, str], "str | None"]
 
 _BLUEFIELD_MANAGEMENT = re.compile(r"15b3:c2d")
 _ACCELERATED_NETWORKING = re.compile(r"mlx5_an\d+|mana_\d+")
+_NAMED_BY_DRIVER = re.compile(r"[a-z]+\d?(?=_)|(?:irdma|i40iw|hfi1|qedr|efa)(?=_?\d)")
 _BY_POLICY = ("policy",)  # the key of what the policy names
 _STORAGE_FROM_GBIT_PER_S = 100  # rules.md: other kinds are storage from 100 Gb/s
 
@@ -36,19 +38,31 @@ class Decision(NamedTuple):
 
 
 def with_roles(
-    nics: list[Device], gpus: list[Device], class_of: ClassOf, compute_nics: tuple[NameSet, ...] = ()
+    nics: list[Device],
+    gpus: list[Device],
+    class_of: ClassOf,
+    compute_nics: tuple[NameSet, ...] = (),
+    platform: Platform | None = None,
 ) -> tuple[list[Device], dict[str, tuple[str, ...]]]:
-    """The NICs with role and rail, and each GPU's own compute NICs: those that `compute_nics` names, if any is here."""
+    """The NICs with role and rail, and each GPU's own compute NICs: those that `compute_nics` names, if any is here,
+    else those of the kind that the platform has for it, else of the kind that is nearest to most GPUs."""
     roles = {nic.id: d for nic in nics if (d := _no_nic_of_ours(nic, nics))}
     judged = [nic for nic in nics if nic.id not in roles]
     kinds = kinds_of(judged, gpus, class_of)
     named = _named(judged, compute_nics)
-    chosen, assignment = _compute_kind(kinds, gpus, class_of) if named is None else _shared_out(named, gpus, class_of)
+    each = _each(platform, gpus)
+    own_kinds = [k for k in kinds if platform and any(_is_one_of(n, platform.nic_ids) for n in k.nics)]
+    chosen, assignment = (
+        _compute_kind(own_kinds or kinds, gpus, class_of, each)
+        if named is None
+        else _shared_out(named, gpus, class_of, each)
+    )
     used = {n for own in assignment.values() for n in own}
     for kind in kinds:
         for nic in kind.nics:
             roles[nic.id] = _role(nic, kind, chosen, used, bool(gpus))
     by_policy = {nic.id for nic in named.nics} if named else set()
+    by_platform = {n.id for k in own_kinds for n in k.nics} - by_policy
     roles |= dict.fromkeys(by_policy, Decision("compute", "named by the policy"))
     ordered = rail_order([n for n in nics if roles[n.id].role == "compute"])
     rails = {nic.id: i for i, nic in enumerate(ordered)}
@@ -56,7 +70,7 @@ def with_roles(
         replace(
             n,
             role=roles[n.id].role,
-            role_from="policy" if n.id in by_policy else "kind",
+            role_from="policy" if n.id in by_policy else "platform" if n.id in by_platform else "kind",
             role_reason=roles[n.id].reason,
             rail=rails.get(n.id),
         )
@@ -112,7 +126,7 @@ def kinds_of(nics: list[Device], gpus: list[Device], class_of: ClassOf) -> list[
     for nic in nics:
         layer = next((p.link_layer for p in nic.ports if p.state == "active" and p.link_layer), None)
         key: tuple[object, ...] = (
-            nic.pci_id or nic.device_type,
+            nic.pci_id or nic.device_type or _driver_of(nic.id),
             nic.board_id,
             layer,
             cards[nic.card],
@@ -126,6 +140,12 @@ def kinds_of(nics: list[Device], gpus: list[Device], class_of: ClassOf) -> list[
         for rate, members in _split_by_rate(group, gpus, class_of):
             kinds.append(Kind((*key, rate), tuple(members), rate))
     return kinds
+
+
+def _driver_of(name: str) -> str | None:
+    """The driver that gives its devices such names: "mlx5_bond_0" and "mlx5_3" are mlx5's, "ibp3s0" is nobody's own."""
+    match = _NAMED_BY_DRIVER.match(name)
+    return match[0] if match else None
 
 
 def _down_with_their_like(base: dict[tuple[object, ...], list[Device]]) -> dict[tuple[object, ...], list[Device]]:
@@ -161,21 +181,34 @@ def _split_by_rate(group: list[Device], gpus: list[Device], class_of: ClassOf) -
     return list(parts.items())
 
 
+def _each(platform: Platform | None, gpus: list[Device]) -> int:
+    """How many NICs a GPU has on this platform, 0 where it gives no number or the GPUs are not all here."""
+    if platform is None or platform.compute_nics is None or platform.gpus != len(gpus):
+        return 0
+    return platform.compute_nics // platform.gpus
+
+
+def _is_one_of(nic: Device, pci_ids: tuple[str, ...]) -> bool:
+    """By PCI id, else by the type ibstat prints, which is NVIDIA's device id in decimal: MT4129 is 15b3:1021."""
+    number = re.fullmatch(r"MT(\d{1,6})", nic.device_type or "")
+    return (nic.pci_id or (f"15b3:{int(number[1]):04x}" if number else None)) in pci_ids
+
+
 def _compute_kind(
-    kinds: list[Kind], gpus: list[Device], class_of: ClassOf
+    kinds: list[Kind], gpus: list[Device], class_of: ClassOf, each: int = 0
 ) -> tuple[Kind | None, dict[str, tuple[str, ...]]]:
     """The kind that carries the GPUs' traffic, and its assignment to them; None where none can be told."""
     if not kinds:
         return None, {}
     if not gpus:
         return max(kinds, key=lambda k: (k.rate_gbit_per_s * (len(k.nics) > 0), len(k.nics))), {}
-    local = {k.key: assign(gpus, list(k.nics), class_of, SWITCH_LOCAL) for k in kinds}
+    local = {k.key: assign(gpus, list(k.nics), class_of, SWITCH_LOCAL, each) for k in kinds}
     best = max(kinds, key=lambda k: (_covered(local[k.key]), k.rate_gbit_per_s, len(k.nics)))
     if 2 * _covered(local[best.key]) < len(gpus):
         best = max(kinds, key=lambda k: (k.rate_gbit_per_s, len(k.nics)))
         if 4 * len(best.nics) < len(gpus):
             return None, {}
-    return _shared_out(best, gpus, class_of)
+    return _shared_out(best, gpus, class_of, each)
 
 
 def _named(nics: list[Device], compute_nics: tuple[NameSet, ...]) -> Kind | None:
@@ -186,15 +219,17 @@ def _named(nics: list[Device], compute_nics: tuple[NameSet, ...]) -> Kind | None
     return Kind(_BY_POLICY, tuple(found), rate) if found else None
 
 
-def _shared_out(kind: Kind, gpus: list[Device], class_of: ClassOf) -> tuple[Kind, dict[str, tuple[str, ...]]]:
+def _shared_out(
+    kind: Kind, gpus: list[Device], class_of: ClassOf, each: int = 0
+) -> tuple[Kind, dict[str, tuple[str, ...]]]:
     """A kind and each GPU's NICs of it: on the GPU's own switch where there are fewer NICs than GPUs, but half of the
     GPUs are served so; else wherever they are."""
     if not gpus:
         return kind, {}
-    local = assign(gpus, list(kind.nics), class_of, SWITCH_LOCAL)
+    local = assign(gpus, list(kind.nics), class_of, SWITCH_LOCAL, each)
     if len(kind.nics) < len(gpus) <= 2 * _covered(local):
         return kind, local
-    return kind, assign(gpus, list(kind.nics), class_of, RANK[None])
+    return kind, assign(gpus, list(kind.nics), class_of, RANK[None], each)
 
 
 def _covered(assignment: Mapping[str, tuple[str, ...]]) -> int:
@@ -222,11 +257,13 @@ def _distance_cost(rank: int) -> int:
     return (rank + 1) * 1000 if rank <= SWITCH_LOCAL else (rank + 1) * 1_000_000
 
 
-def assign(gpus: list[Device], nics: list[Device], class_of: ClassOf, worst: int) -> dict[str, tuple[str, ...]]:
-    """Each GPU's own NICs: k = floor(NICs / GPUs), at least 1, no NIC twice, by the nearest classes in sum, order of
-    address deciding among equals; no pair farther than `worst`."""
+def assign(
+    gpus: list[Device], nics: list[Device], class_of: ClassOf, worst: int, each: int = 0
+) -> dict[str, tuple[str, ...]]:
+    """Each GPU's own NICs: `each`, or k = floor(NICs / GPUs), at least 1, no NIC twice, by the nearest classes in sum,
+    order of address deciding among equals; no pair farther than `worst`."""
     ordered = rail_order(nics)
-    each = max(1, len(nics) // len(gpus))
+    each = max(1, each, len(nics) // len(gpus))
     ranks = {gpu.id: {nic.id: RANK[class_of(gpu.id, nic.id)] for nic in ordered} for gpu in gpus}
     if all(rank > worst for by_nic in ranks.values() for rank in by_nic.values()):
         return {gpu.id: () for gpu in gpus}
