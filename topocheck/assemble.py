@@ -149,12 +149,20 @@ def verdict_of(
     if severity == "error":
         return "failed", "an error stands"
     if not node.gpus:
-        return "unknown", "no GPU was seen"
+        return "unknown", _no_gpu(node)
     if missing:
         return "unknown", missing
     if severity == "warning":
         return "degraded", "a warning stands"
     return "healthy", f"no fault seen by the {coverage.ran} rules that could run"
+
+
+def _no_gpu(node: Topology) -> str:
+    """That there is none, and what was looked at."""
+    if not node.functions:
+        return "no GPU was seen"
+    driver = node.machine.driver_error or ("the NVIDIA driver lists none" if node.machine.driver else None)
+    return f"no NVIDIA GPU found among {len(node.functions)} PCI functions{'; ' if driver else ''}{driver or ''}"
 
 
 def missing_evidence(node: Topology, required: tuple[str, ...]) -> str | None:

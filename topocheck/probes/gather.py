@@ -11,7 +11,7 @@ from typing import Any
 from topocheck.facts import Fact, Gap, PciFunction
 from topocheck.probes import TEXT_PROBES, TREE_PROBES, TextEntry
 from topocheck.probes.lines import SNIFF_CHARS
-from topocheck.probes.smi_errors import silence
+from topocheck.probes.silence import silence
 from topocheck.sources.base import Missing, Raw, Source, mangle
 
 # A text is looked at in pieces of what a sniff looks at; of a very long one the beginning and the end.

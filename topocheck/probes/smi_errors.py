@@ -12,11 +12,9 @@ from itertools import islice
 
 from topocheck.facts import Evidence, GpuState, Host, full_bdf
 from topocheck.probes.lines import lines_with
-from topocheck.sources.base import NO_ANSWER, NO_DRIVER, Missing
 
 _MAX_LINES = 512
 
-_ASKS_DRIVER = ("nvidia-smi", "nvml.json")
 _DRIVER = (
     "NVIDIA-SMI has failed because",
     "NVIDIA-SMI couldn't find",
@@ -31,17 +29,6 @@ _HANDLE = re.compile(
 )
 
 SNIFF = re.compile("|".join(re.escape(words) for words in (*_DRIVER, _NO_HANDLE)))
-
-
-def silence(missing: Missing) -> Iterator[Host]:
-    """What it says of the driver that a question to it was not put, or not answered in time."""
-    if not missing.input.startswith(_ASKS_DRIVER):
-        return
-    line = Evidence(missing.input, None, missing.reason)
-    if missing.reason.startswith(NO_ANSWER):
-        yield Host(missing.input, driver_hung=f"{missing.input}: {missing.reason}", line=line)
-    elif missing.reason.startswith(NO_DRIVER):
-        yield Host(missing.input, driver_error=missing.reason.removeprefix("not run: "), line=line)
 
 
 def errors(text: str, command: str) -> Iterator[Host | GpuState]:
