@@ -20,11 +20,11 @@ from typing import cast
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+import measurements  # noqa: E402 (published figures, beside the tests)
 import nodes  # noqa: E402 (our fixtures, beside the tests)
 
-from topocheck import model  # noqa: E402
 from topocheck.exits import FAIL_ON, STYLES, exit_code, failure_code  # noqa: E402
-from topocheck.hardware import gpus, network, pcie  # noqa: E402
+from topocheck.hardware import collectives, gpus, network, pcie  # noqa: E402
 
 DEMO_NODE, DEMO_FAULT = "hgx-h100", "mlx5_3-x8"  # the Makefile's
 _WRITTEN_BY = "<!-- Written by docs/generate.py (make docs) from the program: edit that instead. -->\n"
@@ -35,10 +35,17 @@ _LEAD_IN = re.compile(r"^(Why it costs|Usual cause|Repair|Silent when):", re.MUL
 def pages() -> dict[Path, str]:
     """Every page with generated parts, as it should be now."""
     model_parts = {"pcie": pcie_table, "nvlink": nvlink_table, "other": other_table, "prices": prices_table}
+    measured_parts = {
+        "classes": classes_table,
+        "rows": rows_table,
+        "losses": losses_table,
+        "listed": listed_table,
+    }
     return {
         ROOT / "docs/rules.md": rules_page(),
         ROOT / "docs/cli.md": cli_page(),
         ROOT / "docs/model.md": filled(ROOT / "docs/model.md", model_parts),
+        ROOT / "docs/measured.md": filled(ROOT / "docs/measured.md", measured_parts),
         ROOT / "README.md": filled(ROOT / "README.md", {"screen": screen_block, "exits": exits_table}),
     }
 
@@ -148,7 +155,7 @@ def other_table() -> str:
         "| constant | value |",
         "|---|---|",
         f"| NIC: achievable over rate | {network.achievable_gb_per_s(400) / network.line_rate_gb_per_s(400):.2f} |",
-        f"| NIC beyond the switch, GPUDirect RDMA lost: what remains, for sums of flows | {model._FAR_NIC:.2f} |",
+        f"| NIC beyond the switch, GPUDirect RDMA lost: what remains, for sums of flows | {collectives.FAR_NIC:.2f} |",
         f"| the same as a price: nearest NIC on another socket (AFF001) | {_percent(network.FAR_SOCKET_LOSS)} lost |",
         f"| the same as a price: only beyond a host bridge (AFF002) | {_percent(network.FAR_BRIDGE_LOSS)} lost |",
         f"| peer-to-peer off, staged through host memory, Gen5 x16 | {pcie.staged_gb_per_s(32.0, 16):.1f} GB/s |",
@@ -169,6 +176,71 @@ def prices_table() -> str:
     rest = ", ".join(id_ for id_, kinds in asked.items() if not kinds & {"computed", "typical"})
     rows.append(f"| unknown | no figure; `effect` says what it does: stops, corrupts, risks, none | {rest} |")
     return "\n".join(rows) + "\n"
+
+
+def classes_table() -> str:
+    """Errors by class, then over the computed and over all classes."""
+    rows = [row for row in measurements.rows() if row.class_]
+    lines = ["| class | rows | sources | median | 90th percentile | own source left out: rows | median | 90th |"]
+    lines.append("|---" * 8 + "|")
+    sets = {c: [r for r in rows if r.class_ == c] for c in sorted({r.class_ for r in rows})}
+    sets["**computed classes**"] = [r for r in rows if r.class_ not in measurements.TYPICAL]
+    sets["all classes"] = rows
+    for name, of_class in sets.items():
+        ours, refitted = measurements.errors(of_class, rows)
+        spans = [f"{len(v)} | {_middle_and_most(v)}" if v else "0 | | " for v in (ours, refitted)]
+        head, tail = spans[0].split(" | ", 1)
+        sources = len({row.source for row in of_class})
+        mark = " (typical)" if name in measurements.TYPICAL else ""
+        lines.append(f"| {name}{mark} | {head} | {sources} | {tail} | {spans[1]} |")
+    return "\n".join(lines) + "\n"
+
+
+def _middle_and_most(values: list[float]) -> str:
+    return f"{measurements.median(values) * 100:.1f} % | {measurements.percentile(values, 0.9) * 100:.1f} %"
+
+
+def rows_table() -> str:
+    """Every predicted row."""
+    rows = [row for row in measurements.rows() if row.class_]
+    lines = ["| row | system | path | class | GB/s | ours | error | own source left out |", "|---" * 8 + "|"]
+    for row in rows:
+        refitted = measurements.without_own_source(row, rows)
+        left_out = "only source" if refitted is None else _signed(measurements.error(refitted, row))
+        lines.append(
+            f"| [{row.id}]({row.source}) | {row.system} | {row.path} | {row.class_} | {row.measured:g} "
+            f"| {row.predicted:.1f} | {_signed(measurements.error(row.predicted, row))} | {left_out} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def losses_table() -> str:
+    """Pairs with and without a fault: what remains, measured and ours."""
+    lines = ["| row | fault | GB/s with it | without | remains | ours | |", "|---" * 7 + "|"]
+    losses = measurements.losses()
+    for loss in losses:
+        low, high = (0.0, 0.0) if loss.found else loss.range
+        ours = f"{loss.found} / {loss.repaired}: {loss.predicted:.3f}" if loss.found else f"{low:.2f}–{high:.2f}"
+        lines.append(
+            f"| [{loss.id}]({loss.source}) | {loss.fault} | {loss.before:g} | {loss.after:g} | {loss.remains:.3f} "
+            f"| {ours}{f' ({loss.rule})' if loss.rule else ''} | {'' if loss.hit else 'missed'} |"
+        )
+    return "\n".join(lines) + f"\n\n{sum(loss.hit for loss in losses)} of {len(losses)} hold.\n"
+
+
+def listed_table() -> str:
+    """Rows without a class, and why."""
+    lines = ["| row | system | measured | why nothing is predicted |", "|---" * 4 + "|"]
+    lines += [
+        f"| [{row.id}]({row.source}) | {row.system} | {row.measured:g} {row.unit} | {row.why_not} |"
+        for row in measurements.rows()
+        if not row.class_
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _signed(share: float) -> str:
+    return f"{share * 100:+.1f} %".replace("-", "−")
 
 
 def _percent(span: tuple[float, float]) -> str:

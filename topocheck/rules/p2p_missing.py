@@ -21,12 +21,12 @@ from topocheck.facts import Evidence
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import RANK, SWITCH_LOCAL, Device, Topology
 from topocheck.hardware.gpus import NVLINK_PAIR_STAGED_REMAINS
+from topocheck.hardware.pcie import STAGED_LOSS
 from topocheck.model import Scenario
 from topocheck.patches import SetP2p
 
 ID = "P2P001"
 NAME = "p2p-missing"
-_PCIE_RANGE = (0.21, 0.66)  # prediction.md section 3, staged: 0.34-0.79 of the link remains
 _READ_WRITE = ("r", "w", "rw", None)
 _REASONS = {
     "NS": "not supported", "GNS": "GPU not supported", "CNS": "chipset not supported", "TNS": "topology not supported",
@@ -90,6 +90,6 @@ def _finding(node: Topology, a: Device, b: Device, status: str, line: Evidence |
         patches=(SetP2p(a.id, b.id),),
         scenarios=(Scenario("gpu-pair", a.id, b.id),),
         price_kind="typical",
-        loss_range=(1 - NVLINK_PAIR_STAGED_REMAINS, 1 - NVLINK_PAIR_STAGED_REMAINS) if nvlink else _PCIE_RANGE,
+        loss_range=(1 - NVLINK_PAIR_STAGED_REMAINS, 1 - NVLINK_PAIR_STAGED_REMAINS) if nvlink else STAGED_LOSS,
         covers=frozenset({a.id, b.id}),
     )
