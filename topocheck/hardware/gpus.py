@@ -31,6 +31,7 @@ class Part(NamedTuple):
     no_p2p: bool = False
 
 
+_SLOW_BRIDGE_GB_PER_S = 14.0625  # the bridge of Ampere cards: 112.5 GB/s over 4 links and both ways
 # First match wins; patterns are tried on nvidia-smi's and on lspci's name for the part.
 _PARTS = (
     Part(r"GB[23]00", "nvswitch", 18, 50.0, 5, holds_link=True, c2c=True),
@@ -49,7 +50,7 @@ _PARTS = (
     Part(r"V100", "none", holds_link=True),
     Part(r"P100.*SXM", "mesh", 4, 20.0, 1),
     Part(r"A30\b", "bridge", 4, 25.0, 3),
-    Part(r"A40\b|RTX A(4500|5000|5500|6000)|RTX 3090", "bridge", 4, 14.0625, 3),
+    Part(r"A40\b|RTX A(4500|5000|5500|6000)|RTX 3090", "bridge", 4, _SLOW_BRIDGE_GB_PER_S, 3),
     Part(r"QUADRO GV", "bridge", 4, 25.0, 2),
     Part(r"QUADRO RTX|TITAN RTX", "bridge", 2, 25.0, 2),
     Part(r"RTX 2080( TI|\b)", "bridge", 2, 25.0, 2),
@@ -121,4 +122,6 @@ def bar1_covers_memory(part: Part | None) -> bool:
 
 def nvlink_printed_gb_per_s(part: Part | None) -> float:
     """The rate nvidia-smi prints for one link of the part's generation."""
+    if part and part.nvlink_gb_per_s == _SLOW_BRIDGE_GB_PER_S:
+        return part.nvlink_gb_per_s
     return _PRINTED_GB_PER_S[part.nvlink_gen if part and part.nvlink_gen else 4]
