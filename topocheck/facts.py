@@ -201,12 +201,12 @@ class NvlinkPort(NamedTuple):
     supported: bool | None = None
     line: Evidence | None = None
     error_line: Evidence | None = None  # of the first counter that is not zero
+    errors_before: tuple[tuple[str, int], ...] = ()  # of an earlier listing with lower counters
 
 
 @dataclass(frozen=True, slots=True)
 class NvlinkGpu:
-    """`nvidia-smi nvlink -s|-e|-c|-R` of one GPU. `no_links` is the driver's own word that none is active, or that the
-    part has none."""
+    """`nvidia-smi nvlink -s|-e|-c|-R` of one GPU; `all_inactive` and `unsupported` are the driver's own words."""
 
     witness: str
     index: int
@@ -220,8 +220,7 @@ class NvlinkGpu:
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:
-    """One NUMA node (numactl -H, lscpu, sysfs). `cpus` is a list in the kernel's form, "0-55,112-167", "" for a node
-    without CPUs, None not known."""
+    """One NUMA node (numactl -H, lscpu, sysfs); `cpus` in the kernel's form, "0-55,112-167", "" without CPUs."""
 
     witness: str
     id: int
@@ -359,8 +358,7 @@ class RdmaDevice:
 
 @dataclass(frozen=True, slots=True)
 class BandwidthLimit:
-    """The kernel's "available PCIe bandwidth" line, printed at boot. `limit_bdf` is the port that limits, None for the
-    unlimited form; `capable_*` what the device can."""
+    """The kernel's "available PCIe bandwidth" line of boot; `limit_bdf` is None in the form without a limit."""
 
     bdf: str
     limit_bdf: str | None

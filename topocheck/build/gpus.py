@@ -35,7 +35,7 @@ def _number(gpu: Device) -> tuple[int, str]:
 
 
 def _states_by_index(said: Said) -> dict[int, GpuState]:
-    """One state a GPU number; a number only the matrix or the nvlink listing knows gets an empty one."""
+    """One state a GPU number; a number only a matrix or the nvlink listing knows gets an empty one."""
     rank = {name: i for i, name in enumerate(_TRUST)}
     by_index: dict[int, list[GpuState]] = {}
     for state in sorted(said.gpus, key=lambda s: rank.get(s.witness, len(rank))):
@@ -48,6 +48,10 @@ def _states_by_index(said: Said) -> dict[int, GpuState]:
     for gpu in said.nvlinks:
         named = GpuState(gpu.witness, gpu.index, model=gpu.model, uuid=gpu.uuid)
         by_index.setdefault(gpu.index, []).append(named)
+    for peers in said.p2p:
+        for name in peers.names:
+            if match := _GPU_NAME.fullmatch(name):
+                by_index.setdefault(int(match[1]), []).append(GpuState(peers.witness, int(match[1])))
     return {index: merged(states) for index, states in by_index.items()}
 
 
@@ -73,15 +77,18 @@ def _nvlinks_by_index(listings: list[NvlinkGpu]) -> dict[int, NvlinkGpu]:
 
 
 def _join_ports(a: NvlinkPort, b: NvlinkPort) -> NvlinkPort:
+    lower, higher = sorted((a.errors, b.errors), key=lambda errors: sum(count for _, count in errors))
+    rose = bool(lower) and lower != higher
     return NvlinkPort(
         a.link,
         a.active if a.active is not None else b.active,
         a.rate_gb_per_s if a.rate_gb_per_s is not None else b.rate_gb_per_s,
         a.remote_bdf or b.remote_bdf,
-        a.errors or b.errors,
+        higher,
         a.supported if a.supported is not None else b.supported,
         (a.line if a.active is not None else None) or b.line or a.line,
-        a.error_line or b.error_line,
+        (b.error_line if rose else a.error_line) or b.error_line or a.error_line,
+        lower if rose else a.errors_before or b.errors_before,
     )
 
 

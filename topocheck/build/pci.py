@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from topocheck.build.merge import merged
@@ -26,9 +27,15 @@ def functions_of(facts: Iterable[PciFunction]) -> dict[str, PciFunction]:
         by_bdf.setdefault(fact.bdf, []).append(fact)
     rank = {name: i for i, name in enumerate(_TRUST)}
     return {
-        bdf: merged(sorted(group, key=lambda f: rank.get(f.witness, len(rank)))) if len(group) > 1 else group[0]
+        bdf: _joined(sorted(group, key=lambda f: rank.get(f.witness, len(rank)))) if len(group) > 1 else group[0]
         for bdf, group in sorted(by_bdf.items(), key=lambda item: address_key(item[0]))
     }
+
+
+def _joined(group: list[PciFunction]) -> PciFunction:
+    """The inputs of one function; error registers (lspci) and counters (sysfs) stand beside each other."""
+    aer = {name: text for f in reversed(group) for name, text in f.aer}
+    return replace(merged(group), aer=tuple(aer.items()))
 
 
 def address_key(bdf: str) -> tuple[int, int, int, int]:

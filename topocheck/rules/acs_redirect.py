@@ -39,8 +39,8 @@ def check(node: Topology) -> Iterator[Answer]:
     devices = [d for d in (*node.gpus, *judged_nics(node)) if d.bdf and not d.is_vf]
     ports = [(d, port) for d in devices for port in _ports_above(node, d) if _partners(node, d, port, devices)]
     read = [(d, port) for d, port in ports if port.acs_ctl is not None or port.max_payload_bytes is not None]
-    if not ports and not node.whole_pci:
-        yield Skip("no PCI listing of the machine in the input")
+    if not ports and (not node.whole_pci or _untold(node, devices)):
+        yield Skip("no PCI listing of the machine with port types and ACS in the input (lspci -vv as root)")
     elif len(read) < len(ports):
         yield Skip(f"ACS read at {len(read)} of {len(ports)} switch ports (lspci -vv as root)", partial=bool(read))
     for device, port in read:
@@ -63,6 +63,12 @@ def _why_not(node: Topology) -> str | None:
 def _ports_above(node: Topology, device: Device) -> list[PciFunction]:
     above = (node.functions.get(at) for at in node.climb(device.bdf or ""))
     return [f for f in above if f is not None and f.port_type == "downstream"]
+
+
+def _untold(node: Topology, devices: list[Device]) -> bool:
+    """Whether some bridge above a device does not say what kind of port it is."""
+    above = (node.functions.get(at) for d in devices for at in node.climb(d.bdf or ""))
+    return any(f is not None and f.is_bridge and f.port_type is None for f in above)
 
 
 def _partners(node: Topology, device: Device, port: PciFunction, devices: list[Device]) -> list[Device]:

@@ -10,11 +10,12 @@ Repair: read again under load (`nvidia-smi nvlink -e`): if the counters rise, re
 baseboard or GPU.
 
 Silent when: all counters are zero; the GPU is in MIG mode. One reading of a total says neither when nor how fast: info.
-It never is an error.
+Replays or recoveries that rose between two listings are a warning, never an error.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from statistics import median
 
@@ -36,7 +37,8 @@ def check(node: Topology) -> Iterator[Answer]:
     if not read:
         yield Skip("no NVLink error counters in the input (nvidia-smi nvlink -e)")
     for gpu in read:
-        worst = max(gpu.nvlinks or (), key=_total)
+        rising = [p for p in gpu.nvlinks or () if _rose(p)]
+        worst = max(rising or gpu.nvlinks or (), key=_total)
         if _total(worst):
             yield _finding(node, gpu, worst)
 
@@ -45,19 +47,30 @@ def _total(port: NvlinkPort) -> int:
     return sum(count for _, count in port.errors)
 
 
+def _rose(port: NvlinkPort) -> bool:
+    """Replays or recoveries rose between two listings; CRC errors are judged by their rate, which needs a time."""
+    before = dict(port.errors_before)
+    return any(
+        count > before.get(name, count)
+        for name, count in port.errors
+        if re.search("replay|recovery", name, re.IGNORECASE)
+    )
+
+
 def _finding(node: Topology, gpu: Device, worst: NvlinkPort) -> Finding:
     everywhere = median(_total(p) for g in (gpu, *equals_of(node, gpu)) for p in g.nvlinks or () if p.errors)
     links = sum(_total(p) > 0 for p in gpu.nvlinks or ())
     counts = ", ".join(f"{count} {name}" for name, count in worst.errors if count)
     out = _total(worst) >= _TIMES_MEDIAN * max(everywhere, 1)
     stands_out = f", against a median of {everywhere:g} of all links" if out else ""
+    when = "and they rise" if _rose(worst) else "at some time"
     return Finding(
         rule=ID,
         name=NAME,
-        severity="info",
+        severity="warning" if _rose(worst) else "info",
         subjects=(gpu.id,),
         message=f"{gpu.id} has errors on {links} of {len(gpu.nvlinks or ())} NVLinks, most on link {worst.link}: "
-        f"{counts} at some time{stands_out}",
+        f"{counts} {when}{stands_out}",
         repair="Read again under load; if counters rise, reset; if they rise again, replace bridge, baseboard or GPU",
         evidence=(worst.error_line,) if worst.error_line else (),
         effect="risks",
