@@ -76,3 +76,34 @@ def test_devices_that_meet_in_a_switch_are_near_though_no_root_port_is_listed(tm
 def test_a_driver_that_refuses_is_an_error_where_a_gpu_is_proven(tmp_path: Path, words: str, severity: str) -> None:
     found = looked(tmp_path, nvidia_smi=words).findings
     assert [(f.rule, f.severity) for f in found] == [("GPU003", severity)]
+
+
+def links(gpu: int, count: int) -> str:
+    return f"GPU {gpu}: NVIDIA H200\n" + "".join(f"\t Link {n}: 26.562 GB/s\n" for n in range(count))
+
+
+@pytest.mark.parametrize(
+    "text", [links(0, 18) + links(1, 2) + "...\n", links(0, 18) + links(1, 7), links(0, 2) + "…\n"]
+)
+def test_a_list_of_links_that_ends_early_is_not_a_gpu_with_fewer_links(tmp_path: Path, text: str) -> None:
+    report = looked(tmp_path, nvidia_smi_nvlink__s=text)
+    assert loud(report) == []
+    assert "ends early" in " ".join(gap.reason for gap in report.gaps)
+
+
+def test_a_peer_matrix_alone_names_the_gpus(tmp_path: Path) -> None:
+    report = looked(tmp_path, nvidia_smi_topo__p2p_n=" \tGPU0\tGPU1\t\n GPU0\tX\tNS\t\n GPU1\tNS\tX\t\n")
+    assert [device.id for device in report.devices] == ["gpu0", "gpu1"]
+
+
+def test_the_unused_second_port_of_a_card_known_by_its_address(tmp_path: Path) -> None:
+    about = "ConnectX-6 adapter card  fw 20.31.1014"
+    rows = [("3b:00.0 mlx5_0", "ACTIVE", "ib0 (Up)"), ("3b:00.1 mlx5_1", "DOWN  ", "ib1 (Down)")]
+    text = "".join(f"0000:{dev} (MT4123 - NA) {about} port 1 ({state}) ==> {net}\n" for dev, state, net in rows)
+    assert loud(looked(tmp_path, ibdev2netdev_v=text)) == []
+
+
+def test_a_lan_port_of_another_driver_is_no_compute_nic_that_is_down(tmp_path: Path) -> None:
+    up = "".join(f"link mlx5_{i}/1 state ACTIVE physical_state LINK_UP netdev rail{i}\n" for i in range(4))
+    text = up + "link irdma0/1 state DOWN physical_state DISABLED netdev eno1\n"
+    assert loud(looked(tmp_path, rdma_link=text)) == []

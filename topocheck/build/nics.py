@@ -229,5 +229,5 @@ def _card(id_: str, rdma: RdmaDevice | None, pci: PciFunction | None) -> str:
     guid = rdma.sys_image_guid if rdma else None
     if guid and guid.strip("0x: "):
         return guid
-    bdf = pci.bdf if pci else bdf_of_name(id_)
+    bdf = pci.bdf if pci else (rdma.bdf if rdma else None) or bdf_of_name(id_)
     return bdf.split(".")[0] if bdf else id_

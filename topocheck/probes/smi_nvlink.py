@@ -10,7 +10,7 @@ NVML: Unable to retrieve NVLink information as all links are inActive
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from topocheck.facts import Evidence, Fact, Gap, NvlinkGpu, NvlinkPort, full_bdf
@@ -36,6 +36,7 @@ _RATE = re.compile(r"(\d{1,5}(?:\.\d{1,6})?) GB/s")
 _ERRORS = re.compile(r"(\S.{0,60}?) Errors?: (\d{1,20})", re.IGNORECASE)
 _REMOTE = re.compile(r"(?:Remote Device )?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])(?::.*)?")
 _SUPPORTED = re.compile(r"P2P is supported: (true|false)", re.IGNORECASE)
+_LEFT_OUT = re.compile(r"\[?(?:\.{2,}|…)\]?")  # what posters write for lines they cut
 _OPTION = re.compile(r"nvlink[ _]+(-[a-zA-Z]|--[a-z]+)")
 _ID = re.compile(r"nvlink.*[ _](?:-i|--id)[ _=]*(\d{1,3})(?!\d)")
 
@@ -62,6 +63,7 @@ class _Gpu:
     line: Evidence | None = None
     all_inactive: bool = False
     unsupported: bool = False
+    cut: bool = False
     ports: dict[int, _Port] = field(default_factory=dict)
 
 
@@ -90,7 +92,10 @@ def parse(text: str, command: str = "nvidia-smi nvlink") -> Iterable[Fact]:
                 orphans = True
                 continue
             _take(gpus.setdefault(current, _Gpu()), line, witness)
-    facts: list[Fact] = [_fact(witness, index, gpu) for index, gpu in gpus.items()]
+        elif _LEFT_OUT.fullmatch(line.text) and current in gpus:
+            gpus[current].cut = True
+    facts: list[Fact] = list(_without_cut_lists(gpus, witness))
+    facts += [_fact(witness, index, gpu) for index, gpu in gpus.items()]
     if orphans:
         facts.append(Gap(witness, "links without the line that names their GPU were left out"))
     return [*facts, *errors(text, witness)] or [Gap(witness, "no link in it")]
@@ -125,6 +130,18 @@ def _take(gpu: _Gpu, line: Line, witness: str) -> None:
         port.error_line = port.error_line or (evidence if int(counter[2]) else None)
     elif supported := _SUPPORTED.fullmatch(said):
         port.supported = supported[1].lower() == "true"
+
+
+def _without_cut_lists(gpus: dict[int, _Gpu], witness: str) -> Iterator[Gap]:
+    """Drops the list of a GPU that ends early: nvidia-smi prints every link, so a shorter list than its equals' without
+    an inactive link in it, or one that a poster cut, does not say how many are up."""
+    whole = {m: max(len(g.ports) for g in gpus.values() if g.model == m) for m in {g.model for g in gpus.values()}}
+    for index, gpu in gpus.items():
+        status = gpu.ports and all(port.active for port in gpu.ports.values())
+        short = len(gpu.ports) < whole[gpu.model]
+        if status and (short or (gpu.cut and len(gpus) == 1)):
+            yield Gap(witness, f"the list of GPU {index}'s links ends early: {len(gpu.ports)} were read")
+            gpu.ports = {}
 
 
 def _fact(witness: str, index: int, gpu: _Gpu) -> NvlinkGpu:
