@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
@@ -55,8 +56,7 @@ def node(
     output: str | None,
 ) -> int:
     """Diagnose this node, or what --from gives: what is wrong, the line that proves it, what it costs."""
-    if not 0 < budget <= 86_400:
-        raise UsageError(f"--budget {budget}: give a number of seconds above 0 and up to a day")
+    _check_budget(budget)
     if (root is not None or tools is not None) and source is not None:
         raise UsageError("--root and --tools are for this machine's own files and commands: leave them out with --from")
     from topocheck.check import check
@@ -77,6 +77,29 @@ def node(
         fail_on=fail_on or site.fail_on,
         fail_closed=fail_closed,
     )
+
+
+@cli.command()
+@click.option("--include-identifiers", is_flag=True, help="Keep names, addresses, serial numbers and UUIDs.")
+@click.option("--root", metavar="DIR", help="Where this machine's files lie (a container's /host).")
+@click.option("--tools", metavar="DIR", help="The only folder its commands are looked up in.")
+@click.option("--budget", type=float, default=20.0, show_default=True, metavar="SECONDS", help="For all its commands.")
+@click.option("--output", metavar="FILE", help="The file to write, instead of a new one in this folder.")
+def capture(include_identifiers: bool, root: str | None, tools: str | None, budget: float, output: str | None) -> int:
+    """Record everything `node` reads of this machine in one file, for `node --from`. Identifiers are replaced."""
+    _check_budget(budget)
+    from topocheck.capture import capture, inputs
+    from topocheck.sources.live import open_live
+
+    source = open_live(root=root, budget_s=budget, tools=tools)
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    bar = click.progressbar(length=inputs(), label="reading", file=sys.stderr, item_show_func=str) if terminal else None
+    with bar or nullcontext():
+        progress = None if bar is None else lambda name: bar.update(1, name)
+        done = capture(source, output, include_identifiers=include_identifiers, progress=progress)
+    said = f"replaced: {', '.join(done.scrubbed)}" if done.scrubbed else "nothing replaced"
+    to_stdout(f"{done.file}: {done.inputs} inputs, {done.missing} not available; {said}\n")
+    return 0
 
 
 @cli.command()
@@ -124,6 +147,11 @@ def _asked_style(arguments: list[str]) -> Style:
     words = [word for argument in arguments for word in argument.split("=", 1)]
     named = [value for flag, value in pairwise(words) if flag == "--exit-style"]
     return next((style for style in STYLES if style in named), "plain")
+
+
+def _check_budget(seconds: float) -> None:
+    if not 0 < seconds <= 86_400:
+        raise UsageError(f"--budget {seconds}: give a number of seconds above 0 and up to a day")
 
 
 def _words(options: tuple[str, ...]) -> tuple[str, ...]:

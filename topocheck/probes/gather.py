@@ -24,17 +24,27 @@ _OFTEN_IN_ONE_FILE = {"lspci": ("lspci_tree",)}
 
 def gather(source: Source) -> list[Fact]:
     """Everything a source's texts and tree state, and a gap for everything that could not be read."""
-    commands = [command for entry in TEXT_PROBES for command in entry.commands]
-    paths = [path for entry in TEXT_PROBES for path in entry.paths]
+    commands, paths = asked()
     texts = source.texts(commands, paths)  # a live source's commands run while its tree is read
     of_tree: list[Fact] = []
     if any(source.glob(top) for top in ("/sys", "/proc", "/etc")):
         for module in TREE_PROBES:
             of_tree += _guarded(module, lambda probe: probe.read(source))
-    found = [(item.input, _facts_of(item)) for item in texts]
     order = {name: place for place, name in enumerate((*commands, *paths))}  # not that in which a source has them
-    found.sort(key=lambda pair: order.get(pair[0], len(order)))
+    found = [
+        ((order.get(item.input, len(order)), isinstance(item, Missing) and item.input in order), _facts_of(item))
+        for item in texts
+    ]
+    found.sort(key=lambda pair: pair[0])
     return [fact for _, facts in found for fact in facts] + of_tree
+
+
+def asked() -> tuple[list[str], list[str]]:
+    """The commands and paths that are asked of a live source."""
+    return (
+        [command for entry in TEXT_PROBES for command in entry.commands],
+        [path for entry in TEXT_PROBES for path in entry.paths],
+    )
 
 
 def _facts_of(item: Raw | Missing) -> list[Fact]:
@@ -60,7 +70,8 @@ def read_text(raw: Raw) -> list[Fact]:
     if facts or found:
         return facts + found
     reason = "not recognised as the output of any tool topocheck reads"
-    return [Gap(raw.name, reason if named is None else "its name is known, but nothing in it could be read")]
+    name = raw.input if named is not None and raw.input in (*named.commands, *named.paths) else raw.name
+    return [Gap(name, reason if named is None else "its name is known, but nothing in it could be read")]
 
 
 def _also_there(named: TextEntry, facts: list[Fact], raw: Raw) -> list[Fact]:

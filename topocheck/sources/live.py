@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+from topocheck.errors import SourceError
 from topocheck.sources import made
 from topocheck.sources.base import NO_ANSWER, NO_DRIVER, Manifest, Missing, Raw
 from topocheck.sources.command import Outcome, environment, kill, run
@@ -32,15 +33,26 @@ _SAMPLED_S = 1.0
 _CHILD = "topocheck.sources.nvml_child"
 
 
+def open_live(*, root: str | None = None, budget_s: float = 20.0, tools: str | None = None) -> LiveSource:
+    """This machine; SourceError for a folder that is not there."""
+    for folder, holds in ((root, "this machine's /sys and /proc lie"), (tools, "the commands lie")):
+        if folder is not None and not Path(folder).is_dir():
+            raise SourceError(f"{folder}: no such folder: give the one {holds} in")
+    return LiveSource(root=root or "/", budget_s=budget_s, tools=tools and str(Path(tools).resolve()))
+
+
 class LiveSource:
     """Runs commands and reads files of this machine: files below `root`, commands from `tools` or PATH."""
 
     kind = "live"
 
     def __init__(self, *, root: str = "/", budget_s: float = 20.0, tools: str | None = None) -> None:
-        self.name = platform.node() or "this machine"
+        self._is_this_root = os.path.realpath(root) == "/"
+        self._tree = Tree(root)
+        host = platform.node() if self._is_this_root else self._tree.read("/proc/sys/kernel/hostname")
+        self.name = host or "this machine"
         self.manifest = Manifest(
-            host=platform.node() or None,
+            host=host or None,
             time=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             privileged=os.geteuid() == 0,
         )
@@ -48,8 +60,6 @@ class LiveSource:
         self._started_s = time.monotonic()
         self._deadline_s = self._started_s + budget_s - min(_RESERVE * budget_s, _RESERVE_S)
         self._tools = tools
-        self._is_this_root = os.path.realpath(root) == "/"
-        self._tree = Tree(root)
         self.read, self.read_bytes = self._tree.read, self._tree.read_bytes
         self.glob, self.realpath = self._tree.glob, self._tree.realpath
         self._jobs: list[_Job] = []
