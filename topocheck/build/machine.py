@@ -30,7 +30,7 @@ def machine_of(hosts: Iterable[Host]) -> Machine:
         cmdline=host.cmdline,
         arch=host.arch,
         sockets=host.sockets,
-        virtual=True if host.virtual or host.hypervisor else host.virtual,
+        virtual=_virtual(known),
         container=host.container,
         product=host.product,
         driver=host.driver,
@@ -49,6 +49,12 @@ def machine_of(hosts: Iterable[Host]) -> Machine:
         asset_tag=host.asset_tag,
         lines=_lines(known),
     )
+
+
+def _virtual(hosts: list[Host]) -> bool | None:
+    """A VM if any input says so, bare metal if one says that and none the contrary."""
+    said = {h.virtual or bool(h.hypervisor) for h in hosts if h.virtual is not None or h.hypervisor}
+    return any(said) if said else None
 
 
 def platform_seen(machine: Machine, gpus: Iterable[Device], functions: Mapping[str, PciFunction]) -> Platform | None:

@@ -46,8 +46,9 @@ def check(node: Topology) -> Iterator[Answer]:
         return
     if len(read) < len(gpus):
         yield Skip(f"PCIe path read for {len(read)} of {len(gpus)} GPUs", partial=bool(read))
-    found = _shared(node, read)
-    sharers = {gpu.id: len(group.gpus) for group in found for gpu in group.gpus}
+    crossing = _crossing(node, read)
+    found = _shared(node, read, crossing)
+    sharers = {gpu.id: len(crossing[key]) for gpu in read if (key := _tightest(node, gpu, crossing))}
     odd = [group for group in found if all(_unlike(node, gpu, sharers) for gpu in group.gpus)]
     for group in odd:
         yield _finding([group], "warning")
@@ -56,18 +57,28 @@ def check(node: Topology) -> Iterator[Answer]:
         yield _finding(alike, "info")
 
 
-def _shared(node: Topology, gpus: list[Device]) -> list[Shared]:
-    """Each GPU under the shared link that leaves it least, grouped by link."""
+def _crossing(node: Topology, gpus: list[Device]) -> dict[str, list[Device]]:
+    """The GPUs whose path crosses each link."""
     crossing: dict[str, list[Device]] = {}
     for gpu in gpus:
         for link in node.path_up(gpu):
             crossing.setdefault(link.id, []).append(gpu)
+    return crossing
+
+
+def _tightest(node: Topology, gpu: Device, crossing: dict[str, list[Device]]) -> str:
+    """The shared link that leaves the GPU least, "" where it shares none."""
+    shared = [x for x in node.path_up(gpu)[1:] if len(crossing[x.id]) > 1]
+    return min(((link_capacity_gb_per_s(x) / len(crossing[x.id]), x.id) for x in shared), default=(0.0, ""))[1]
+
+
+def _shared(node: Topology, gpus: list[Device], crossing: dict[str, list[Device]]) -> list[Shared]:
+    """Each GPU under the shared link that leaves it least, if that is less than its own link, grouped by link."""
     groups: dict[str, list[Device]] = {}
     for gpu in gpus:
-        path = node.path_up(gpu)
-        shared = [x for x in path[1:] if len(crossing[x.id]) > 1]
-        least, key = min(((link_capacity_gb_per_s(x) / len(crossing[x.id]), x.id) for x in shared), default=(0.0, ""))
-        if key and least < link_capacity_gb_per_s(path[0]) * _CARRIES_ALL < float("inf"):
+        key = _tightest(node, gpu, crossing)
+        own = link_capacity_gb_per_s(node.path_up(gpu)[0]) if key else 0.0
+        if key and link_capacity_gb_per_s(node.links[key]) / len(crossing[key]) < own * _CARRIES_ALL < float("inf"):
             groups.setdefault(key, []).append(gpu)
     return [Shared(node.links[key], tuple(members)) for key, members in groups.items()]
 
@@ -80,18 +91,20 @@ def _unlike(node: Topology, gpu: Device, sharers: dict[str, int]) -> bool:
 
 def _finding(groups: list[Shared], severity: Severity) -> Finding:
     gpus = [gpu for group in groups for gpu in group.gpus]
-    together = ", ".join("+".join(gpu.id for gpu in group.gpus) for group in groups)
     first = groups[0].link
-    links = ", ".join(group.link.id for group in groups)
-    each = "each " if len(groups) > 1 else ""
-    unlike = ", unlike their equals" if severity == "warning" else ", as this node is built"
+    if severity == "warning":
+        who = (
+            f"{'+'.join(gpu.id for gpu in gpus)} share one {link_words(first)} uplink ({first.id}), unlike their equals"
+        )
+    else:
+        sizes = "/".join(map(str, sorted({len(group.gpus) for group in groups})))
+        who = f"{gpus[0].id} to {gpus[-1].id}, {sizes} on each {link_words(first)} uplink as built"
     return Finding(
         rule=ID,
         name=NAME,
         severity=severity,
         subjects=tuple(gpu.id for gpu in gpus),
-        message=f"{together} {each}share one {link_words(first)} uplink ({links}){unlike}; "
-        f"at least this is lost while all copy to the host at once",
+        message=f"{who}, lose at least this while all copy to the host",
         repair="Keep traffic inside the switch; where equals do not share, move the card or restore the second uplink",
         evidence=tuple(line for group in groups for line in link_evidence(group.link, "width")),
         expected_from="equals" if severity == "warning" else None,
