@@ -3,7 +3,10 @@
 import os
 import shutil
 
+import nodes
 import pytest
+
+from topocheck.policy import load
 
 
 def pytest_runtest_setup(item):
@@ -18,3 +21,25 @@ def pytest_runtest_setup(item):
     if os.environ.get("TOPOCHECK_REAL") == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+@pytest.fixture
+def policy(tmp_path):
+    """A policy file of this text, loaded."""
+
+    def written(text):
+        file = tmp_path / "policy.toml"
+        file.write_text(text)
+        return load(str(file))
+
+    return written
+
+
+@pytest.fixture
+def faulty(tmp_path):
+    """The capture of one of our nodes with one of its faults."""
+
+    def made(fault, node="hgx-h100"):
+        return str(nodes.apply(node, nodes.edit(node, fault), tmp_path / fault))
+
+    return made

@@ -38,7 +38,9 @@ def price_of(node: Topology, finding: Finding, min_loss: float = MIN_LOSS) -> Pr
     if not prices:
         return None
     worst = max(prices, key=lambda p: p.loss or 0.0)
-    enough = (p for p in prices if (p.loss or 0.0) >= (_NOTHING if p.scenario == NODE_NICS else min_loss))
+    enough = (
+        p for p in prices if (p.loss or 0.0) >= (_NOTHING if p.scenario == NODE_NICS else max(min_loss, _NOTHING))
+    )
     return next(enough, worst)._replace(worst_loss=worst.loss)
 
 
@@ -96,7 +98,9 @@ def in_words(price: Price) -> str:
 
 
 def together(node: Topology, findings: list[Finding]) -> Price | None:
-    """All repairs at once, since losses do not add: by the node's NICs, or by the first finding's own scenario."""
+    """All repairs at once, since losses do not add: by the node's NICs, or by the first finding's own scenario. An info
+    is how the node was built: nothing to repair."""
+    findings = [f for f in findings if f.severity != "info"]
     patches = tuple(p for f in findings for p in f.patches)
     computed = [f for f in findings if f.patches and f.price and f.price.confidence == "computed"]
     if not computed:
