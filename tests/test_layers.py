@@ -18,7 +18,7 @@ LAYERS = (
     ("judging",),
     ("finding",),
     ("cabling", "missing"),
-    ("patches", "nearness", "nvlink", "nccl"),
+    ("patches", "nearness", "nvlink", "nccl", "as_built"),
     ("model",),
     ("ring",),
     ("build",),

@@ -269,11 +269,13 @@ def _set_p2p(node: Topology, patch: SetP2p) -> Topology:
 
 def _add_nic(node: Topology, patch: AddNic) -> Topology:
     like = node.by_id.get(patch.like or "")
-    name = f"nic-of-{patch.gpu}"
+    own = node.assignment.get(patch.gpu, ())
+    name = f"nic-of-{patch.gpu}" + "+" * sum(n.startswith("nic-of-") for n in own)
     new = replace(like, id=name, bdf=None) if like else Device(name, "nic", role="compute", rail=None)
     link = node.links.get(like.bdf or like.id) if like else None
     links = {**node.links, name: replace(link, b=name, a=None)} if link else node.links
-    grown = replace(node, devices=(*node.devices, new), links=links, assignment={**node.assignment, patch.gpu: (name,)})
+    assignment = {**node.assignment, patch.gpu: (*own, name)}
+    grown = replace(node, devices=(*node.devices, new), links=links, assignment=assignment)
     return _beside(grown, patch.gpu, name)
 
 

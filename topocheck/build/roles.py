@@ -155,7 +155,7 @@ def _down_with_their_like(base: dict[tuple[object, ...], list[Device]]) -> dict[
         if key[2] is not None:
             continue
         like = [k for k in joined if (k[:2], k[3:]) == (key[:2], key[3:])] or [
-            k for k in joined if k[:2] == key[:2] and key[0] is not None
+            k for k in joined if k[:2] == key[:2] and key[0] is not None and k[2] is not None
         ]
         joined.setdefault(max(like, key=lambda k: len(joined[k])) if like else key, []).extend(group)
     return joined

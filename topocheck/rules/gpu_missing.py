@@ -14,15 +14,19 @@ given a part: info); vfio-bound, display and NVSwitch functions; a tool that tim
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from topocheck.facts import GpuState, PciFunction
+from topocheck.as_built import gpus_short
+from topocheck.facts import Evidence, GpuState, PciFunction
 from topocheck.finding import Answer, Finding, NotApplicable
 from topocheck.graph import Topology
 from topocheck.hardware.pci_ids import is_gpu
+from topocheck.hardware.platforms import Platform
 from topocheck.missing import Gone, gone_gpus
 
 ID = "GPU001"
 NAME = "gpu-missing"
+_PART_GIVEN = ": a container or VM that was given a part looks so"
 
 
 def check(node: Topology) -> Iterator[Answer]:
@@ -41,6 +45,8 @@ def check(node: Topology) -> Iterator[Answer]:
     gone = {s.bdf for s in lost.values()} | {f.bdf for f in on_bus if f.dead}
     if missing := gone_gpus(node):
         yield _gone_finding(node, missing)
+    elif (fewer := gpus_short(node)) and node.platform:
+        yield _short_finding(node, fewer, node.platform)
     yield from _fewer(node, [f for f in on_bus if f.bdf not in gone])
 
 
@@ -53,32 +59,35 @@ def _subject(node: Topology, state: GpuState) -> str:
 def _finding(subject: str, what: str, state: GpuState | None, function: PciFunction | None) -> Finding:
     line = (state.lines.get("lost") or next(iter(state.lines.values()), None)) if state else None
     header = function.lines.get("header") if function else None
-    return Finding(
-        rule=ID,
-        name=NAME,
-        severity="error",
-        subjects=(subject,),
-        message=f"{subject} is gone: {what}; a job on it fails",
-        repair="Drain the node and reset the GPU or power-cycle; if it is lost again, replace it",
-        evidence=tuple(x for x in (line, header) if x),
-        effect="stops",
-        covers=frozenset({subject}),
-    )
+    found = _absent((subject,), f"{subject} is gone: {what}; a job on it fails", line, header)
+    return replace(found, repair="Drain the node and reset the GPU or power-cycle; if it is lost again, replace it")
 
 
 def _gone_finding(node: Topology, gone: Gone) -> Finding:
     of = node.expected.before(f"{gone.before} GPUs")
+    message = f"{gone.words('GPUs')}: gone, not on the bus{of}; a job that needs them fails"
+    return replace(_absent(gone.subjects, message, *gone.evidence), expected_from="baseline")
+
+
+def _short_finding(node: Topology, fewer: int, platform: Platform) -> Finding:
+    part_given = bool(node.machine.virtual or node.machine.container)
+    count = f"{platform.gpus - fewer} GPUs are on the bus, {platform.name} has {platform.gpus}"
+    message = count + (_PART_GIVEN if part_given else "; a job that needs them fails")
+    found = replace(_absent((), message, node.machine.lines.get("product")), expected_from="platform")
+    return replace(found, severity="info", effect="none") if part_given else found
+
+
+def _absent(subjects: tuple[str, ...], message: str, *lines: Evidence | None) -> Finding:
     return Finding(
         rule=ID,
         name=NAME,
         severity="error",
-        subjects=gone.subjects,
-        message=f"{gone.words('GPUs')}: gone, not on the bus{of}; a job that needs them fails",
+        subjects=subjects,
+        message=message,
         repair="Look into the kernel log for the slot (link down, power); power-cycle; if it stays away, replace it",
-        evidence=gone.evidence,
+        evidence=tuple(line for line in lines if line),
         effect="stops",
-        expected_from="baseline",
-        covers=frozenset(gone.subjects),
+        covers=frozenset(subjects),
     )
 
 
@@ -90,16 +99,11 @@ def _fewer(node: Topology, on_bus: list[PciFunction]) -> Iterator[Answer]:
         return
     tied = {g.bdf for g in listed}
     extra = next((f for f in free if f.bdf not in tied), free[-1])
-    line = extra.lines.get("header")
-    yield Finding(
-        rule=ID,
-        name=NAME,
+    message = f"nvidia-smi lists {len(listed)} of the {len(free)} GPUs on the bus, none is called lost{_PART_GIVEN}"
+    yield replace(
+        _absent((), message, extra.lines.get("header")),
         severity="info",
-        subjects=(),
-        message=f"nvidia-smi lists {len(listed)} of the {len(free)} GPUs on the bus, none is called lost: "
-        f"a container or VM that was given a part looks so",
         repair="None if a part was given; else run nvidia-smi and lspci -vv on the host",
-        evidence=(line,) if line else (),
         confidence="low",
         effect="none",
     )

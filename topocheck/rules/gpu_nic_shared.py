@@ -71,7 +71,8 @@ def _finding(node: Topology, service: Service) -> Finding:
 def _by_design(node: Topology) -> Iterator[Answer]:
     """Every GPU has a NIC on its switch, and several share it alike: as built."""
     served = services(node)
-    if served and all(s.local for s in served) and len(served) == len(node.gpus):
+    even = len(node.gpus) % len(node.compute_nics) == 0
+    if served and all(s.local for s in served) and len(served) == len(node.gpus) and even:
         each = len(node.gpus) / len(node.compute_nics)
         yield Finding(
             rule=ID,

@@ -13,12 +13,13 @@ Silent when: the node has fewer NICs than GPUs by design; a container or VM was 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from topocheck.build.pci import is_vf
+from topocheck.as_built import NicsShort, nics_short, unbound_functions
 from topocheck.facts import PciFunction
-from topocheck.finding import Answer, Finding, NotApplicable
+from topocheck.finding import Answer, Finding, NotApplicable, Severity
 from topocheck.graph import Topology
-from topocheck.hardware.pci_ids import is_rdma_nic
+from topocheck.hardware.platforms import Platform
 from topocheck.missing import Gone, gone_nics, without_own
 from topocheck.model import Scenario
 from topocheck.nearness import flat_tree, row_of, why_not
@@ -37,48 +38,65 @@ def check(node: Topology) -> Iterator[Answer]:
     if reason:
         yield NotApplicable(reason)
         return
-    unbound = _unbound(node)
+    unbound = unbound_functions(node)
     for function in unbound:
         yield _unbound_finding(node, function)
+    if (short := nics_short(node, len(unbound))) and node.platform:
+        yield _short_finding(node, short, node.platform)
+        return
     if flat_tree(node) or unbound:
         return
     without = without_own(node)
     if without and 2 * len(without) < len(node.gpus):
-        yield _finding(node, without)
+        yield _minority_finding(node, tuple(without))
+
+
+def _short_finding(node: Topology, short: NicsShort, platform: Platform) -> Finding:
+    has = "has" if len(short.gpus) == 1 else "have"
+    whose = f"{', '.join(short.gpus)} {has} fewer than the others: " if short.gpus else ""
+    count = f"{len(node.compute_nics)} compute NICs, {platform.name} has {platform.compute_nics}"
+    gpus = (short.gpus * short.missing)[: short.missing]
+    line = node.machine.lines.get("product")
+    rows = row_of(node, node.by_id[short.gpus[0]] if short.gpus else node.gpus[0])
+    found = _absent(node, "error", short.gpus, f"{whose}{count}", gpus)
+    return replace(found, evidence=(*rows, *((line,) if line else ())), expected_from="platform")
 
 
 def _gone_finding(node: Topology, gone: Gone) -> Finding:
-    without = without_own(node)
-    like = node.compute_nics[0].id if node.compute_nics else None
     of = node.expected.before(f"{gone.before} compute NICs")
+    message = f"{gone.words('compute NICs')}: gone, not on the bus{of}"
+    found = _absent(node, "error", gone.subjects, message, tuple(without_own(node)))
+    return replace(found, evidence=gone.evidence, expected_from="baseline")
+
+
+def _minority_finding(node: Topology, without: tuple[str, ...]) -> Finding:
+    one = len(without) == 1
+    message = (
+        f"{', '.join(without)} {'has' if one else 'have'} no compute NIC of {'its' if one else 'their'} own, "
+        f"{len(node.gpus) - len(without)} GPUs have one"
+    )
+    found = _absent(node, "warning", without, message, without)
+    return replace(found, evidence=row_of(node, node.by_id[without[0]]), expected_from="equals")
+
+
+def _absent(
+    node: Topology, severity: Severity, subjects: tuple[str, ...], message: str, gpus: tuple[str, ...]
+) -> Finding:
+    """NICs that are not there; `gpus` are those that lack them, once for each NIC."""
+    like = node.compute_nics[0].id if node.compute_nics else None
     return Finding(
         rule=ID,
         name=NAME,
-        severity="error",
-        subjects=gone.subjects,
-        message=f"{gone.words('compute NICs')}: gone, not on the bus{of}",
-        repair="Look for the card in the kernel log; reseat it",
-        evidence=gone.evidence,
-        expected_from="baseline",
-        patches=tuple(AddNic(gpu, like) for gpu in without),
-        scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", g) for g in without)),
-        price_kind="computed" if without else "unknown",
-        covers=frozenset(without),
+        severity=severity,
+        subjects=subjects,
+        message=message,
+        repair="Look for the card in lspci and the kernel log; reseat it, load its driver",
+        evidence=(),
+        patches=tuple(AddNic(gpu, like) for gpu in gpus),
+        scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", g) for g in dict.fromkeys(gpus))),
+        price_kind="computed" if gpus else "unknown",
+        covers=frozenset(gpus),
     )
-
-
-def _unbound(node: Topology) -> list[PciFunction]:
-    """Functions of the compute NICs' part that no RDMA device names, where every RDMA device names its function."""
-    named = [n for n in node.compute_nics if n.ports]
-    if not named or any(n.pci is None for n in named) or any("ascending order" in a for a in node.assumptions):
-        return []
-    parts = {n.pci_id for n in named}
-    taken = {n.bdf for n in node.nics}
-    return [
-        f
-        for f in node.functions.values()
-        if is_rdma_nic(f) and not is_vf(f) and f.bdf not in taken and f"{f.vendor_id}:{f.device_id}" in parts
-    ]
 
 
 def _unbound_finding(node: Topology, function: PciFunction) -> Finding:
@@ -96,24 +114,4 @@ def _unbound_finding(node: Topology, function: PciFunction) -> Finding:
         evidence=(line,) if line else (),
         expected_from="baseline" if before else "equals",
         price_kind="unknown",
-    )
-
-
-def _finding(node: Topology, without: list[str]) -> Finding:
-    like = node.compute_nics[0].id
-    one = len(without) == 1
-    return Finding(
-        rule=ID,
-        name=NAME,
-        severity="warning",
-        subjects=tuple(without),
-        message=f"{', '.join(without)} {'has' if one else 'have'} no compute NIC of {'its' if one else 'their'} own, "
-        f"{len(node.gpus) - len(without)} GPUs have one",
-        repair="Look for the card in lspci and the kernel log; reseat it, load its driver",
-        evidence=row_of(node, node.by_id[without[0]]),
-        expected_from="equals",
-        patches=tuple(AddNic(gpu, like) for gpu in without),
-        scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", g) for g in without)),
-        price_kind="computed",
-        covers=frozenset(without),
     )

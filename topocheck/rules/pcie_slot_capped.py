@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from topocheck.as_built import built_so
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, equals_of
 from topocheck.graph import PcieLink, Topology
 from topocheck.hardware.pcie import gen_word
@@ -45,7 +46,7 @@ def check(node: Topology) -> Iterator[Answer]:
     elif len(read) < len(judged):
         yield Skip(f"{len(read)} of {len(judged)} links read", partial=bool(read))
     for j in read:
-        if _capped(j.link) and not _misstated(node, j):
+        if _capped(j.link) and not _misstated(node, j) and not built_so(node, ID, j.owner):
             yield _capped_finding(node, j)
         elif _one_ended(j.link):
             yield _unread_finding(node, j)
@@ -81,10 +82,12 @@ def _one_ended(link: PcieLink) -> bool:
 
 
 def _alike(node: Topology, j: JudgedLink) -> bool:
-    """Whether all equals are capped the same way; a single device has no equal that is better."""
-    links = equal_links(node, j)
-    mine = (j.link.a_max_speed_gts, j.link.a_max_width)
-    return all((x.a_max_speed_gts, x.a_max_width) == mine for x in links)
+    """Whether no equal is in a better slot; one in a worse slot makes this one no exception."""
+    speed, width = j.link.a_max_speed_gts or 0.0, j.link.a_max_width or 0
+    return not any(
+        (x.a_max_speed_gts or 0.0) > speed + _ROUNDING_GTS or (x.a_max_width or 0) > width
+        for x in equal_links(node, j)
+    )
 
 
 def _capped_finding(node: Topology, j: JudgedLink) -> Finding:

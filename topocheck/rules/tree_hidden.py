@@ -7,7 +7,8 @@ Usual cause: a VM or container runtime that shows a flat tree and passes no topo
 
 Repair: give NCCL the provider's topology file (NCCL_TOPO_FILE, /var/run/nvidia-topologyd/virtualTopology.xml).
 
-Silent when: on bare metal; distances differ, or devices have NUMA nodes.
+Silent when: on bare metal; distances differ, or devices have NUMA nodes. A platform that needs the file is a warning
+without it, where the environment or /etc/nccl.conf was read.
 """
 
 from __future__ import annotations
@@ -17,20 +18,23 @@ from collections.abc import Iterator
 from topocheck.finding import Answer, Finding, NotApplicable
 from topocheck.graph import Topology
 from topocheck.nearness import flat_tree, row_of
+from topocheck.patches import SetField
 
 ID = "VIRT001"
 NAME = "tree-hidden"
 
 
 def check(node: Topology) -> Iterator[Answer]:
-    """A flat tree without NUMA nodes."""
+    """A platform that needs a topology file without one; a flat tree without NUMA nodes."""
     if len(node.gpus) < 2:
         yield NotApplicable("fewer than two GPUs")
         return
     if node.machine.virtual is False:
         yield NotApplicable("bare metal")
         return
-    if flat_tree(node) and all(g.numa_node is None for g in node.gpus):
+    if _file_is_missing(node):
+        yield _file_finding(node)
+    elif flat_tree(node) and all(g.numa_node is None for g in node.gpus):
         yield Finding(
             rule=ID,
             name=NAME,
@@ -41,3 +45,26 @@ def check(node: Topology) -> Iterator[Answer]:
             evidence=row_of(node, node.gpus[0]),
             effect="none",
         )
+
+
+def _file_is_missing(node: Topology) -> bool:
+    """Only where the input could show it: the environment or nccl.conf was read."""
+    environ = node.machine.nccl_environ
+    needed = node.platform is not None and node.platform.topology_file
+    return bool(needed and environ is not None and "NCCL_TOPO_FILE" not in environ and not node.machine.topology_file)
+
+
+def _file_finding(node: Topology) -> Finding:
+    name = node.platform.name if node.platform else ""
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity="warning",
+        subjects=tuple(g.id for g in node.gpus),
+        message=f"{name} hides the PCIe tree from NCCL, and no topology file tells it: neither NCCL_TOPO_FILE nor "
+        f"virtualTopology.xml",
+        repair="Set NCCL_TOPO_FILE to the provider's file (in /etc/nccl.conf for all jobs)",
+        evidence=tuple(x for key in ("product", "asset_tag") if (x := node.machine.lines.get(key))),
+        expected_from="platform",
+        patches=(SetField("", "topology_file", "NCCL_TOPO_FILE"),),
+    )

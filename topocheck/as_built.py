@@ -1,0 +1,65 @@
+"""What the platform has and this node has not: the common ground of GPU001, NET005 and PCI003.
+
+Asked only where the listing of the bus is whole, and never in a container: it was given a part.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from topocheck.build.pci import is_vf
+from topocheck.facts import PciFunction
+from topocheck.graph import Device, Topology
+from topocheck.hardware.pci_ids import is_gpu, is_rdma_nic
+
+
+class NicsShort(NamedTuple):
+    """How many compute NICs are missing, and the GPUs that have fewer of their own than the platform gives them."""
+
+    missing: int
+    gpus: tuple[str, ...]
+
+
+def gpus_short(node: Topology) -> int:
+    """How many GPUs the platform has that are neither on the bus nor called lost by the driver."""
+    platform = node.platform
+    if platform is None or not node.whole_pci:
+        return 0
+    on_bus = {f.bdf for f in node.functions.values() if is_gpu(f)}
+    lost = {state.bdf or f"gpu{state.index}" for state in node.lost_gpus} - on_bus
+    return max(0, platform.gpus - len(on_bus) - len(lost))
+
+
+def nics_short(node: Topology, unbound: int = 0) -> NicsShort | None:
+    """The compute NICs that are missing; `unbound` functions of their kind are there without an RDMA device. NICs that
+    a tenant attaches himself may be fewer, alike for all GPUs."""
+    platform = node.platform
+    if platform is None or platform.compute_nics is None or not node.whole_pci or node.machine.container:
+        return None
+    missing = platform.compute_nics - len(node.compute_nics) - unbound
+    if missing <= 0 or not node.compute_nics or len(node.gpus) != platform.gpus:
+        return None
+    each = max(1, platform.compute_nics // platform.gpus)
+    short = tuple(g.id for g in node.gpus if len(node.assignment.get(g.id, ())) < each)
+    if platform.launch and (platform.compute_nics < platform.gpus or len(short) == len(node.gpus)):
+        return None
+    return NicsShort(missing, short if len(short) < len(node.gpus) else ())
+
+
+def unbound_functions(node: Topology) -> list[PciFunction]:
+    """Functions of the compute NICs' part that no RDMA device names, where every RDMA device names its function."""
+    named = [n for n in node.compute_nics if n.ports]
+    if not named or any(n.pci is None for n in named) or any("ascending order" in a for a in node.assumptions):
+        return []
+    parts = {n.pci_id for n in named}
+    taken = {n.bdf for n in node.nics}
+    return [
+        f
+        for f in node.functions.values()
+        if is_rdma_nic(f) and not is_vf(f) and f.bdf not in taken and f"{f.vendor_id}:{f.device_id}" in parts
+    ]
+
+
+def built_so(node: Topology, rule: str, device: Device | None) -> bool:
+    """Whether the platform's row says that what the rule finds on such a device is its design."""
+    return bool(device and node.platform and f"{rule}:{device.kind}" in node.platform.capped)
