@@ -232,6 +232,28 @@ def test_a_command_line_alone_does_not_say_that_the_iommu_translates(tmp_path: P
     assert skips(checked, "P2P003")
 
 
+def test_an_iommu_that_harms_nobody_does_not_hide_a_redirect(tmp_path: Path) -> None:
+    text = (nodes.healthy("hgx-h100-pairs") / LSPCI).read_text().replace(OFF, REDIRECT)
+    files = [
+        nodes.Change(f"sys/bus/pci/devices/0000:18:00.0/{name}", text=f"{value}\n")
+        for name, value in (("class", "0x030200"), ("vendor", "0x10de"), ("iommu_group/type", "DMA"))
+    ]
+    checked = changed(tmp_path, "hgx-h100-pairs", nodes.Change(LSPCI, text=text), *files)
+    assert levels(checked, "P2P003") == ["info"]
+    assert levels(checked, "P2P002") == ["warning"]
+
+
+def test_an_iommu_that_corrupts_brings_the_redirect_along(tmp_path: Path) -> None:
+    text = (nodes.healthy("pcie-box") / LSPCI).read_text().replace(OFF, REDIRECT)
+    files = [
+        nodes.Change(f"sys/bus/pci/devices/0000:03:00.0/{name}", text=f"{value}\n")
+        for name, value in (("class", "0x030200"), ("vendor", "0x10de"), ("iommu_group/type", "DMA"))
+    ]
+    checked = changed(tmp_path, "pcie-box", nodes.Change(LSPCI, text=text), *files)
+    (finding,) = of(checked, "P2P003")
+    assert any(follows.startswith("P2P002") for follows in finding.follows)
+
+
 def test_rounding_is_no_slow_link(tmp_path: Path) -> None:
     link = nodes.Change("nvidia-smi_nvlink_-s", at="^GPU 5:", replace="Link 3: 26.562 GB/s", by="Link 3: 25.781 GB/s")
     assert of(changed(tmp_path, "hgx-h100", link), "NVL003") == []

@@ -86,5 +86,5 @@ def _finding(
         evidence=(*types, *faults[-1:]),
         effect="none" if severity == "info" else "corrupts",
         patches=tuple(SetPci(g.bdf or "", "iommu_type", "identity") for g in gpus),
-        covers=frozenset(g.id for g in gpus),
+        covers=frozenset() if severity == "info" else frozenset(g.id for g in gpus),  # an info explains no warning
     )
