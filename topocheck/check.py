@@ -20,6 +20,7 @@ from topocheck.build import build
 from topocheck.finding import Finding, NotApplicable, Rule, Skip
 from topocheck.graph import Topology
 from topocheck.judgement import chosen, expecting, judged
+from topocheck.nccl import summary
 from topocheck.policy import Policy
 from topocheck.pricing import together
 from topocheck.probes.gather import gather, recognised
@@ -136,5 +137,6 @@ def _report(
         rows=rows_of(node),
         sockets=machine.sockets,
         recognised=known,
+        nccl=summary(node),
         not_applicable=tuple(answers.not_applicable),
     )

@@ -126,19 +126,21 @@ def _mirrored(number: int, count: int) -> int:
     return int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
 
 
-def summary(node: Topology) -> tuple[tuple[str, str], ...]:
-    """What `-v` shows: one line each of pairs, GPUDirect RDMA, and NICs."""
+def summary(node: Topology) -> tuple[str, ...]:
+    """What `-v` shows: pairs, GPUDirect RDMA, and each GPU's NICs."""
     if not node.gpus:
         return ()
-    said: list[tuple[str, str]] = []
+    said = []
     pairs = [p2p_class(node, a, b) for a, b in combinations(node.gpus, 2)]
     if pairs:
-        said.append(("GPU pairs", ", ".join(f"{pairs.count(c)} {c}" for c in dict.fromkeys(pairs))))
-    if not node.nics or all(n.efa for n in node.nics):
-        return tuple(said)
-    said.append(("GPUDirect RDMA", gpudirect(node.machine) or "not known (modules, kernel or driver not in the input)"))
-    for gpu_id, nics in chosen_nics(node).items():
-        direct = {rdma_is_direct(node, node.by_id[gpu_id], n) for n in nics}
-        way = "direct" if direct == {True} else "through host memory" if False in direct else "direct or not: unknown"
-        said.append((gpu_id, f"{' '.join(n.id for n in nics)} ({way})" if nics else "no NIC it could use"))
-    return tuple(said)
+        said.append(f"GPU pairs: {', '.join(f'{pairs.count(c)} {c}' for c in dict.fromkeys(pairs))}")
+    if node.nics and not all(n.efa for n in node.nics):
+        said.append(f"GPUDirect RDMA: {gpudirect(node.machine) or 'modules, kernel or driver not in the input'}")
+        said.append("NICs: " + ", ".join(_nics_in_words(node, gpu, nics) for gpu, nics in chosen_nics(node).items()))
+    return (f"by the rules of NCCL {VERSION}, without a topology file", *said) if said else ()
+
+
+def _nics_in_words(node: Topology, gpu: str, nics: tuple[Device, ...]) -> str:
+    direct = {rdma_is_direct(node, node.by_id[gpu], n) for n in nics}
+    way = "" if direct <= {True, None} else " through host memory"
+    return f"{gpu} {'+'.join(n.id for n in nics) or 'none it could use'}{way}"

@@ -119,4 +119,5 @@ class Report:
     sockets: int | None = None
     recognised: bool = True
     not_applicable: tuple[tuple[str, str], ...] = field(default=())  # (rule, reason)
+    nccl: tuple[str, ...] = ()  # what NCCL would make of the node, for -v
     settings: tuple[str, ...] = ()  # the screen's third line after the driver: "IOMMU pt", "GPUDirect dma-buf"

@@ -17,6 +17,7 @@ def more(screen: Screen, report: Report) -> None:
         ("witnesses differ", [f"{d.subject} {d.field}: {_values(d)}" for d in report.disagreements]),
         ("assumed", list(report.assumptions)),
         ("roles", _roles(report)),
+        ("NCCL", list(report.nccl)),
         ("run", [_run(report)]),
     )
     for title, entries in sections:
