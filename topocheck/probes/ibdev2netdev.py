@@ -27,7 +27,7 @@ _ROW = re.compile(
     r"(?P<name>[A-Za-z][\w.-]{0,63}) (?:\((?P<model>[\w-]{1,20}) - (?P<part>[^()]{1,40})\) (?P<about>[^=]{0,200}))?"
     r"port (?P<port>\d{1,3}) (?:\((?P<state>[A-Za-z ]{1,20})\) )?==> (?P<netdev>[\w.:-]{1,32}) \((?P<up>Up|Down)\)"
 )
-_SNIFF = re.compile(r"port \d{1,3} (?:\([A-Za-z ]{1,20}\) )?==> [\w.:-]{1,32} \((?:Up|Down)\)")
+_SNIFF = re.compile(r"port +\d{1,3} +(?:\([A-Za-z ]{1,20}\) +)?==> +[\w.:-]{1,32} +\((?:Up|Down)\)")
 _FIRMWARE = re.compile(r"\bfw ([\d.]{3,20})")
 
 
@@ -40,7 +40,7 @@ def parse(text: str) -> Iterable[Fact]:
     """One device a name, with its ports."""
     devices: dict[str, rdma.DeviceDraft] = {}
     for line in lines(text):
-        match = _ROW.match(line.text)
+        match = _ROW.match(" ".join(line.text.split()))  # `column -t` pads it
         if match is None:
             continue
         evidence = line.evidence(INPUT)
