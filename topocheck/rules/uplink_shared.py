@@ -98,13 +98,14 @@ def _finding(groups: list[Shared], severity: Severity) -> Finding:
         )
     else:
         sizes = "/".join(map(str, sorted({len(group.gpus) for group in groups})))
-        who = f"{gpus[0].id} to {gpus[-1].id}, {sizes} on each {link_words(first)} uplink as built"
+        span = f"{gpus[0].id} to {gpus[-1].id} ({len(gpus)} GPUs)"
+        who = f"{span if len(gpus) > 4 else '+'.join(g.id for g in gpus)}, {sizes} on each {link_words(first)} uplink"
     return Finding(
         rule=ID,
         name=NAME,
         severity=severity,
         subjects=tuple(gpu.id for gpu in gpus),
-        message=f"{who}, lose at least this while all copy to the host",
+        message=f"{who}{'' if severity == 'warning' else ' as built'}, lose at least this while all copy to the host",
         repair="Keep traffic inside the switch; where equals do not share, move the card or restore the second uplink",
         evidence=tuple(line for group in groups for line in link_evidence(group.link, "width")),
         expected_from="equals" if severity == "warning" else None,
