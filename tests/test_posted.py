@@ -107,3 +107,10 @@ def test_a_lan_port_of_another_driver_is_no_compute_nic_that_is_down(tmp_path: P
     up = "".join(f"link mlx5_{i}/1 state ACTIVE physical_state LINK_UP netdev rail{i}\n" for i in range(4))
     text = up + "link irdma0/1 state DOWN physical_state DISABLED netdev eno1\n"
     assert loud(looked(tmp_path, rdma_link=text)) == []
+
+
+def test_interfaces_padded_to_columns(tmp_path: Path) -> None:
+    rows = [("mlx5_0", "ibp26s0", "(Down)"), ("mlx5_10", "enp27s0f0np0", "(Up)")]
+    text = "".join(f"{name:9}port  1  ==>  {net:15}{up}  # rail\n" for name, net, up in rows)
+    report = looked(tmp_path, listing=text)
+    assert [(d.id, d.state) for d in report.devices] == [("mlx5_0", "unknown"), ("mlx5_10", "active")]
