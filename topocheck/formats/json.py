@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from topocheck.facts import Evidence, RdmaPort
 from topocheck.finding import Finding, Price
-from topocheck.report import Device, Disagreement, NvlinkBundle, Pair, PcieLink, Report
+from topocheck.report import Device, Disagreement, Numa, NvlinkBundle, Pair, PcieLink, Report
 
 SCHEMA = "topocheck.node/1"
 _DIGITS = 3
@@ -40,7 +40,7 @@ def as_dict(report: Report) -> dict[str, object]:
         "coverage": report.coverage._asdict(),
         "platform": {"name": report.platform, "virtual": report.virtual},
         "devices": [_device(device, report.nearest_nics) for device in report.devices],
-        "numa_nodes": [node._asdict() for node in report.numa_nodes],
+        "numa_nodes": [_numa(node) for node in report.numa_nodes],
         "pairs": [_pair(pair) for pair in report.pairs],
         "links": [*(_pcie(link) for link in report.links), *(_nvlink(bundle) for bundle in report.nvlinks)],
         "findings": [_finding(finding) for finding in report.findings],
@@ -50,6 +50,10 @@ def as_dict(report: Report) -> dict[str, object]:
         "disagreements": [_disagreement(entry) for entry in report.disagreements],
         "assumptions": report.assumptions,
     }
+
+
+def _numa(node: Numa) -> dict[str, object]:
+    return {"id": node.id, "cpus": node.cpus, "socket": node.socket, "memory_gib": node.memory_gib}
 
 
 def _device(device: Device, nearest_nics: Mapping[str, tuple[str, ...]]) -> dict[str, object]:
