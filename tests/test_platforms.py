@@ -1,0 +1,146 @@
+"""The table of known machines: its figures, which machine is taken for which, and what the counts may not accuse."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import nodes
+import pytest
+
+from topocheck.as_built import built_so, nics_short
+from topocheck.check import Checked, check
+from topocheck.hardware.platforms import Seen, platform_of, platforms
+from topocheck.rules import pcie_slot_capped
+
+ROWS = {platform.name: platform for platform in platforms()}
+H100, A100, H200 = "10de:2330", "10de:20b2", "10de:2335"
+
+
+def seen(dmi: str | None, gpu: str, gpus: int = 8, **nics: int) -> Seen:
+    return Seen(dmi, Counter({gpu: gpus}), Counter({id_.replace("_", ":"): count for id_, count in nics.items()}))
+
+
+def changed(folder: Path, node: str, *changes: nodes.Change, drop: tuple[str, ...] = ()) -> Checked:
+    edit = nodes.Edit(node, "test", "", changes, drop, nodes.Expect("", "info"))
+    return check(str(nodes.apply(node, edit, folder)))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_says_where_it_is_from(name: str) -> None:
+    row = ROWS[name]
+    assert len(row.source) > 10
+    assert row.nvlinks_per_gpu in (12, 18)
+    assert row.match.dmi or row.match.gpus, "a GPU alone names no machine"
+
+
+def test_the_figures_the_interface_names() -> None:
+    counts = {name: (row.gpus, row.compute_nics, row.nic_rate_gbit_per_s) for name, row in ROWS.items()}
+    assert counts["AWS p4d.24xlarge"] == (8, 4, 100)
+    assert counts["AWS p5.48xlarge"] == (8, 32, 100)
+    assert counts["AWS p5en.48xlarge"] == (8, 16, 200)
+    assert counts["Azure ND A100 v4"] == (8, 8, 200)
+    assert counts["Azure ND H100 v5"] == (8, 8, 400)
+    assert counts["OCI BM.GPU.H100.8"] == (8, 16, 200)  # 8 cards of 2 x 200
+    assert counts["DGX A100"] == (8, 8, 200)
+    assert counts["DGX H100"] == (8, 8, 400)
+    assert (ROWS["GB200 NVL72 compute tray"].gpus, ROWS["GB200 NVL72 compute tray"].gpu_nic_class) == (4, "NODE")
+    assert not ROWS["Google Cloud a3-high or a3-mega"].verbs
+    assert [name for name, row in ROWS.items() if row.topology_file] == ["Azure ND A100 v4", "Azure ND H100 v5"]
+    assert {name for name, row in ROWS.items() if name.startswith("HGX") and row.compute_nics is None} == {
+        f"HGX {gpu} 8-GPU" for gpu in ("A100", "H100", "H200", "B200")
+    }
+
+
+@pytest.mark.parametrize(
+    ("machine", "name"),
+    [
+        (seen("NVIDIA DGXH100", H100), "DGX H100"),
+        (seen("Amazon EC2 p5e.48xlarge", H200), "AWS p5.48xlarge"),
+        (seen("Microsoft Corporation Virtual Machine", H100, **{"15b3_101e": 8}), "Azure ND H100 v5"),
+        (seen("Microsoft Corporation Virtual Machine", A100, **{"15b3_101c": 7}), "Azure ND A100 v4"),
+        (seen("Google Google Compute Engine", H100), "Google Cloud a3-high or a3-mega"),
+        (seen("Vendor Board OracleCloud.com", H100, **{"15b3_1021": 18}), "OCI BM.GPU.H100.8"),
+        (seen("Some Vendor Server", H100), "HGX H100 8-GPU"),
+        (seen(None, H100), "HGX H100 8-GPU"),
+        (seen("Microsoft Corporation Virtual Machine", H100), "HGX H100 8-GPU"),
+        (seen("Some Vendor Server", H100, 4), None),
+        (seen("Some Vendor Server", "10de:26b9"), None),
+    ],
+)
+def test_which_machine_it_is(machine: Seen, name: str | None) -> None:
+    platform = platform_of(machine)
+    assert (platform.name if platform else None) == name
+
+
+def test_a_container_with_a_part_of_the_nics_is_not_accused(tmp_path: Path) -> None:
+    fault = nodes.edit("dgx-a100", "nic-47-gone")
+    assert nics_short(check(str(nodes.apply("dgx-a100", fault, tmp_path / "host"))).topology)
+    given = nodes.Change("run/.containerenv", text="engine=podman\n")
+    edit = replace(fault, changes=(*fault.changes, given))
+    report = check(str(nodes.apply("dgx-a100", edit, tmp_path / "container"))).report
+    assert [f.severity for f in report.findings if f.rule == "NET005" and f.expected_from == "platform"] == []
+
+
+def test_fewer_efa_alike_for_all_were_attached_so(tmp_path: Path) -> None:
+    """A p5 launched with two EFA a root: every GPU has two of its four."""
+    text = (nodes.healthy("p5-vm") / "lspci_-D_-nn_-vv").read_text()
+    functions = text.split("\n\n")
+    efa = [f for f in functions if "[1d0f:efa" in f.partition("\n")[0]]
+    assert len(efa) == 32
+    kept = [f for f in functions if f not in efa or efa.index(f) % 4 < 2]
+    lspci = nodes.Change("lspci_-D_-nn_-vv", text="\n\n".join(kept))
+    checked = changed(tmp_path, "p5-vm", lspci, drop=("ib*", "rdma_link", "fi_info*", "dmesg"))
+    assert len(checked.topology.compute_nics) == 16
+    assert [f.rule for f in checked.report.findings if f.severity != "info"] == []
+
+
+def test_fewer_gpus_in_a_vm_are_a_note(tmp_path: Path) -> None:
+    text = (nodes.healthy("p5-vm") / "lspci_-D_-nn_-vv").read_text()
+    kept = [f for f in text.split("\n\n") if not f.startswith("0000:ca:00.0")]
+    lspci = nodes.Change("lspci_-D_-nn_-vv", text="\n\n".join(kept))
+    checked = changed(tmp_path, "p5-vm", lspci, drop=("nvidia-smi*", "dmesg"))
+    assert [(f.severity, f.expected_from) for f in checked.report.findings if f.rule == "GPU001"] == [
+        ("info", "platform")
+    ]
+
+
+def azure(folder: Path, *changes: nodes.Change) -> Checked:
+    """hgx-h100 as Azure's ND H100 v5 looks from inside: virtual functions, Hyper-V."""
+    lspci = (nodes.healthy("hgx-h100") / "lspci_-D_-nn_-vv").read_text().replace("[15b3:1021]", "[15b3:101e]")
+    dmi = "sys/class/dmi/id"
+    return changed(
+        folder,
+        "hgx-h100",
+        nodes.Change("lspci_-D_-nn_-vv", text=lspci),
+        nodes.Change(f"{dmi}/sys_vendor", text="Microsoft Corporation\n"),
+        nodes.Change(f"{dmi}/product_name", text="Virtual Machine\n"),
+        nodes.Change("lscpu", replace="Architecture:", by="Hypervisor vendor: Microsoft\nArchitecture:"),
+        *changes,
+        drop=("ib*", "rdma_link", "dmesg", "nvidia-smi_topo_-m"),
+    )
+
+
+def test_a_platform_that_needs_a_topology_file_without_one(tmp_path: Path) -> None:
+    def said(checked: Checked) -> list[str]:
+        assert checked.report.platform == "Azure ND H100 v5"
+        return [f.severity for f in checked.report.findings if f.rule == "VIRT001"]
+
+    empty = nodes.Change("environ.json", text="{}\n")
+    named = nodes.Change("environ.json", text='{"NCCL_TOPO_FILE": "/opt/ndv5-topo.xml"}\n')
+    in_conf = nodes.Change("etc/nccl.conf", text="NCCL_TOPO_FILE=/opt/ndv5-topo.xml\n")
+    assert said(azure(tmp_path / "a", empty)) == ["warning"]
+    assert said(azure(tmp_path / "b", named)) == []
+    assert said(azure(tmp_path / "c", empty, in_conf)) == []
+    assert said(azure(tmp_path / "d")) == [], "no environment in the input: it could not show the file"
+
+
+def test_what_a_platform_caps_by_design_is_not_said(tmp_path: Path) -> None:
+    fault = nodes.edit("hgx-h100", "mlx5_2-slot-gen4")
+    node = check(str(nodes.apply("hgx-h100", fault, tmp_path))).topology
+    assert node.platform
+    capped = replace(node, platform=replace(node.platform, capped=("PCI003:nic",)))
+    assert built_so(capped, "PCI003", node.by_id["mlx5_2"]) and not built_so(capped, "PCI003", node.by_id["gpu2"])
+    assert any("mlx5_2" in f.subjects for f in pcie_slot_capped.check(node) if hasattr(f, "subjects"))
+    assert not any("mlx5_2" in f.subjects for f in pcie_slot_capped.check(capped) if hasattr(f, "subjects"))
