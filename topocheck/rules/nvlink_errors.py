@@ -34,7 +34,9 @@ def check(node: Topology) -> Iterator[Answer]:
         yield NotApplicable("no GPU with NVLink in the input")
         return
     read = [g for g in node.gpus if not g.mig and any(p.errors for p in g.nvlinks or ())]
-    if not read:
+    if mig := [g.id for g in node.gpus if g.mig]:
+        yield Skip(f"{', '.join(mig)} in MIG mode: its NVLinks say nothing", partial=bool(read))
+    elif not read:
         yield Skip("no NVLink error counters in the input (nvidia-smi nvlink -e)")
     for gpu in read:
         rising = [p for p in gpu.nvlinks or () if _rose(p)]

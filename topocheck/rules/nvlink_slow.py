@@ -34,7 +34,9 @@ def check(node: Topology) -> Iterator[Answer]:
         yield NotApplicable("no GPU with NVLink in the input")
         return
     read = [g for g in node.gpus if not g.mig and _rates(g)]
-    if not read:
+    if mig := [g.id for g in node.gpus if g.mig]:
+        yield Skip(f"{', '.join(mig)} in MIG mode: its NVLinks say nothing", partial=bool(read))
+    elif not read:
         yield Skip("no NVLink rate in the input (nvidia-smi nvlink -s)")
     for gpu in read:
         expected = _expected(node, gpu)

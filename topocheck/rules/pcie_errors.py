@@ -24,6 +24,7 @@ from topocheck.judging import judged_links
 
 ID = "PCI007"
 NAME = "pcie-errors"
+_MOST_KEPT = 20  # of one device the probe keeps the last lines only
 _A_MINUTE = 8  # rules.md; DCGM's PCIe replay limit is the same 8 a minute
 _CORRECTED = re.compile(r"(?<!Un)(?<!un)correct", re.IGNORECASE)
 # Bits that speak of the link or of lost data; AdvNonFatalErr and UnsupReq are set by enumeration on most servers.
@@ -73,7 +74,8 @@ def _logged(subject: str, events: list[LogEvent]) -> Finding:
     corrected = [e for e in events if _CORRECTED.search(e.line.text)]
     fatal = len(events) - len(corrected)
     severity: Severity = "warning" if fatal or _flood(corrected) else "info"
-    kind = f"{fatal} uncorrected" if fatal else f"{len(corrected)} corrected"
+    count = fatal or len(corrected)
+    kind = f"{count}{' or more' if count >= _MOST_KEPT else ''} {'un' if fatal else ''}corrected"
     shown = next((e for e in events if e not in corrected), events[-1])
     return _finding(severity, (subject,), f"{subject} has {kind} PCIe errors in the kernel log", (shown.line,))
 

@@ -25,6 +25,7 @@ from topocheck.hardware.xids import FATAL, HARDWARE, HARMLESS, SILENCING
 
 ID = "GPU004"
 NAME = "xid"
+_MOST_KEPT = 20  # of one number and GPU the probe keeps the last lines only
 
 
 def check(node: Topology) -> Iterator[Answer]:
@@ -98,7 +99,8 @@ def _words(events: list[LogEvent]) -> str:
     parts = []
     for number in dict.fromkeys(numbers):
         times = numbers.count(number)
-        parts.append(f"Xid {number} ({meaning.get(number, 'see the catalogue')})" + (f" {times}x" if times > 1 else ""))
+        often = "" if times == 1 else f" {times} times" if times < _MOST_KEPT else f" {times} times or more"
+        parts.append(f"Xid {number} ({meaning.get(number, 'see the catalogue')}){often}")
     return ", ".join(parts)
 
 
