@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from contextlib import nullcontext
 from itertools import pairwise
@@ -114,6 +115,7 @@ def rules(rule: str | None) -> int:
 
 def main() -> NoReturn:
     """The console script. Whatever goes wrong, the exit code is never that of a finding, and there is no traceback."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended then, too
     sys.exit(run(sys.argv[1:]))
 
 

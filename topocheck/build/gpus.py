@@ -19,6 +19,7 @@ _TRUST = ("nvml", "nvidia-smi -q -x", "nvidia-smi -q", "nvidia-smi", "nvidia-smi
 
 def gpus_of(said: Said, functions: Mapping[str, PciFunction]) -> list[Device]:
     """The GPUs, in nvidia-smi's order, or in PCI address order where only PCI is known."""
+    _tie_lost(said, functions)
     states = _states_by_index(said)
     nvlinks = _nvlinks_by_index(said.nvlinks)
     on_bus = [f for f in functions.values() if is_gpu(f)]
@@ -27,6 +28,22 @@ def gpus_of(said: Said, functions: Mapping[str, PciFunction]) -> list[Device]:
     tied = _tie(states, on_bus, said)
     devices = [_device(f"gpu{i}", state, tied.get(i), nvlinks.get(i)) for i, state in sorted(states.items())]
     return sorted(devices + _lost(said.gpus, devices, on_bus), key=_number)
+
+
+def _tie_lost(said: Said, functions: Mapping[str, PciFunction]) -> None:
+    """NVML knows a lost GPU's number, nvidia-smi and the bus its address: as many of both are the same, in order."""
+    numbered = {s.bdf for s in said.gpus if s.index is not None and s.bdf}
+    placed = {s.index for s in said.gpus if s.index is not None and s.bdf}
+    loose = {s.index for s in said.gpus if s.lost and s.index is not None} - placed
+    gone = {s.bdf for s in said.gpus if s.lost and s.bdf} | {f.bdf for f in functions.values() if is_gpu(f) and f.dead}
+    free = sorted(bdf for bdf in gone - numbered if bdf)
+    if loose and len(loose) == len(free):
+        bdfs = dict(zip(sorted(n for n in loose if n is not None), free, strict=True))
+        numbers = {bdf: number for number, bdf in bdfs.items()}
+        said.gpus = [
+            replace(s, bdf=bdfs[s.index]) if s.index in bdfs else replace(s, index=numbers.get(s.bdf or "", s.index))
+            for s in said.gpus
+        ]
 
 
 def _number(gpu: Device) -> tuple[int, str]:

@@ -27,7 +27,7 @@ _PCI_ID_BITS = 16
 
 def failed(value: Any) -> str | None:  # noqa: ANN401 (JSON of any shape)
     """The words of a call that failed, None for a value."""
-    return str(value["error"])[:200] if isinstance(value, dict) and "error" in value else None
+    return str(value["error"])[:200].rstrip(".") if isinstance(value, dict) and "error" in value else None
 
 
 def text_of(value: Any) -> str | None:  # noqa: ANN401
