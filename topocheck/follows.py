@@ -8,7 +8,7 @@ from topocheck.finding import Finding
 
 # Each chain from the cause that is printed to what it brings along; rules of one step may stand side by side.
 CHAINS: tuple[tuple[tuple[str, ...], ...], ...] = (
-    (("NET001",), ("NET005",), ("RAIL003",), ("AFF001",), ("AFF002",), ("AFF003",)),
+    (("NET001",), ("NET006",), ("NET005",), ("RAIL003",), ("AFF001",), ("AFF002",), ("AFF003",)),
     (("PCI001", "PCI002"), ("PCI003",), ("PCI004",), ("PCI005",)),
     (("GPU001",), ("NVL005",), ("NVL001",), ("NVL002",), ("P2P001",), ("P2P004",)),
     (("P2P003",), ("P2P002",)),

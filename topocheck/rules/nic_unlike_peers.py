@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from topocheck.finding import Answer, Finding, NotApplicable, Skip, enough
 from topocheck.graph import RANK, SWITCH_LOCAL, Device, Topology
@@ -74,7 +75,8 @@ def _strangers(node: Topology, judged: list[Device]) -> Iterator[Finding]:
             near = RANK[node.pcie_class(gpu.id, nic.id)] <= SWITCH_LOCAL
             if near and nic.role != "compute" and _model(nic) and len(others) == 1 and _layers(nic) - others:
                 layer = others.pop()
-                yield _finding([nic], f"{_each([nic])} beside {gpu.id}, {len(like)} of its kind are {layer}", layer)
+                said = f"{_each([nic])} beside {gpu.id}, {len(like)} of its kind are {layer}"
+                yield replace(_finding([nic], said, layer), covers=frozenset({gpu.id}))
 
 
 def _finding(nics: list[Device], message: str, layer: str | None) -> Finding:
