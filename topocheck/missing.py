@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 from typing import NamedTuple
 
 from topocheck.expected import EarlierDevice
 from topocheck.facts import Evidence
-from topocheck.graph import Topology
+from topocheck.graph import RANK, Topology
 from topocheck.hardware.pci_ids import is_gpu
 from topocheck.nearness import services
 
@@ -60,12 +61,14 @@ def without_own(node: Topology) -> list[str]:
 
 
 def _shared_alike(node: Topology) -> bool:
-    """Every GPU has the same share of the NICs nearest to it, or as many at the same distance (two beside each CPU):
-    fewer NICs than GPUs by design."""
+    """Fewer NICs than GPUs by design: NICs beside the CPUs are no GPU's own; else as many GPUs a card near them."""
     served = services(node)
-    near = [frozenset(n.id for n in s.nearest) for s in served]
-    shares = {Fraction(len(nics), near.count(nics)) for nics in near}
-    return len(shares) == 1 or len({(s.cls, len(s.nearest)) for s in served}) == 1
+    (usual, _), *_ = Counter(s.cls for s in served).most_common()
+    if RANK[usual] > RANK["PHB"] and not any(s.gpu.part and s.gpu.part.c2c for s in served):
+        return True
+    near = [frozenset(n.card or n.id for n in s.nearest) for s in served]
+    shares = {Fraction(len(cards), near.count(cards)) for cards in near}
+    return len(shares) == 1 and (len(set(near)) > 1 or shares.pop().numerator == 1)
 
 
 def _gone(report: str, before: list[EarlierDevice], now: int, here: set[str]) -> Gone | None:

@@ -205,7 +205,7 @@ def _compute_kind(
     local = {k.key: assign(gpus, list(k.nics), class_of, SWITCH_LOCAL, each) for k in kinds}
     best = max(kinds, key=lambda k: (_covered(local[k.key]), k.rate_gbit_per_s, len(k.nics)))
     if 2 * _covered(local[best.key]) < len(gpus):
-        best = max(kinds, key=lambda k: (k.rate_gbit_per_s, len(k.nics)))
+        best = max(kinds, key=lambda k: (k.rate_gbit_per_s, _covered(local[k.key]), len(k.nics)))
         if 4 * len(best.nics) < len(gpus):
             return None, {}
     return _shared_out(best, gpus, class_of, each)

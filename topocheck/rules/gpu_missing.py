@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from topocheck.as_built import gpus_short
 from topocheck.facts import Evidence, GpuState, PciFunction
-from topocheck.finding import Answer, Finding, NotApplicable
+from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import Topology
 from topocheck.hardware.pci_ids import is_gpu
 from topocheck.hardware.platforms import Platform
@@ -34,6 +34,9 @@ def check(node: Topology) -> Iterator[Answer]:
     on_bus = [f for f in node.functions.values() if is_gpu(f)]
     if not node.gpus and not on_bus and not node.lost_gpus and not gone_gpus(node):
         yield NotApplicable("no GPU in the input")
+        return
+    if not on_bus and not node.lost_gpus and not gone_gpus(node) and not any(g.bdf for g in node.gpus):
+        yield Skip("no PCI listing and no nvidia-smi -q: nothing here could call a GPU lost")
         return
     dead = {f.bdf: f for f in on_bus if f.dead}
     lost = {_subject(node, state): state for state in node.lost_gpus}

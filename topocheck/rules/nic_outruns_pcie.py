@@ -38,7 +38,13 @@ def check(node: Topology) -> Iterator[Answer]:
     outrun = {n.id for n in seen if _outruns(node, n)}
     for nic in seen:
         if nic.id in outrun:
-            yield _finding(node, nic, alike=all(e.id in outrun for e in equals_of(node, nic)))
+            yield _finding(node, nic, alike=all(e.id in outrun for e in _comparable(node, nic)))
+
+
+def _comparable(node: Topology, nic: Device) -> list[Device]:
+    """Its equals that carry as much over as many links: a port that is down, or a lost GPU, makes no card better."""
+    rate, links = _card_rate_gbit_per_s(node, nic), len(_path(node, nic))
+    return [e for e in equals_of(node, nic) if _card_rate_gbit_per_s(node, e) >= rate and len(_path(node, e)) >= links]
 
 
 def _card_rate_gbit_per_s(node: Topology, nic: Device) -> float:

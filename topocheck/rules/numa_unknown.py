@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.finding import Answer, Finding, NotApplicable, Severity, equals_of
+from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, equals_of
 from topocheck.graph import Device, Topology
 from topocheck.judging import judged_nics
 
@@ -30,6 +30,9 @@ def check(node: Topology) -> Iterator[Answer]:
         return
     if len([n for n in node.numa_nodes if n.cpus]) == 1:
         yield NotApplicable("one CPU node")
+        return
+    if not any(d.pci and (d.numa_unknown or d.pci.numa_node is not None) for d in devices):
+        yield Skip("no PCI listing with NUMA nodes in the input")
         return
     several = len([n for n in node.numa_nodes if n.cpus]) > 1
     for device in devices:

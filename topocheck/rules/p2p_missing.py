@@ -42,10 +42,17 @@ def check(node: Topology) -> Iterator[Answer]:
     if not any(m.capability in _READ_WRITE for m in node.p2p):
         yield Skip("no nvidia-smi topo -p2p r or w in the input")
         return
+    unknown = 0
     for a, b in combinations(node.gpus, 2):
         bad = _status(node, a, b)
-        if bad is not None and not _exempt(a) and not _exempt(b) and _near(node, a, b):
+        if bad is None or _exempt(a) or _exempt(b) or not _near(node, a, b):
+            continue
+        if a.part is None and not _on_nvlink(node, a, b):
+            unknown += 1
+        else:
             yield _finding(node, a, b, *bad)
+    if unknown:
+        yield Skip(f"{unknown} pairs of a product not known: it may never have peer-to-peer", partial=True)
 
 
 def _status(node: Topology, a: Device, b: Device) -> tuple[str, Evidence | None] | None:
@@ -74,7 +81,7 @@ def _near(node: Topology, a: Device, b: Device) -> bool:
 
 def _finding(node: Topology, a: Device, b: Device, status: str, line: Evidence | None) -> Finding:
     nvlink = _on_nvlink(node, a, b)
-    board = bool(a.part and a.part.board == "nvswitch") or (nvlink and len(node.gpus) >= 8)
+    board = a.part.board == "nvswitch" if a.part else len(node.gpus) >= 8
     never = not nvlink and bool(a.part and a.part.no_p2p)
     severity: Severity = "info" if never else "error" if nvlink and board else "warning"
     path = node.pair_class(a.id, b.id)

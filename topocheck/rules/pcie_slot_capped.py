@@ -59,13 +59,16 @@ def _capped(link: PcieLink) -> bool:
 
 
 def _misstated(node: Topology, j: JudgedLink) -> bool:
-    """An upstream port whose stated maximum is below its root port and below all its devices."""
+    """An upstream port whose stated maximum is below its root port and below all its devices; a port below it that
+    states even less, in speed or width, speaks for itself."""
     port = node.functions.get(j.link.a or "")
     if port is None or port.port_type != "downstream":
         return False
     upstream = node.functions.get(node.parents.get(port.bdf, ""))
     link = node.links.get(upstream.bdf) if upstream else None
     if upstream is None or link is None or not upstream.max_speed_gts:
+        return False
+    if (port.max_speed_gts or 0.0) < upstream.max_speed_gts or (j.link.a_max_width or 0) < (j.link.max_width or 0):
         return False
     below = [x for d in j.users if (x := node.links.get(d.bdf or d.id))]
     return (link.a_max_speed_gts or 0.0) > upstream.max_speed_gts and all(
@@ -85,8 +88,7 @@ def _alike(node: Topology, j: JudgedLink) -> bool:
     """Whether no equal is in a better slot; one in a worse slot makes this one no exception."""
     speed, width = j.link.a_max_speed_gts or 0.0, j.link.a_max_width or 0
     return not any(
-        (x.a_max_speed_gts or 0.0) > speed + _ROUNDING_GTS or (x.a_max_width or 0) > width
-        for x in equal_links(node, j)
+        (x.a_max_speed_gts or 0.0) > speed + _ROUNDING_GTS or (x.a_max_width or 0) > width for x in equal_links(node, j)
     )
 
 
