@@ -10,7 +10,8 @@ import pytest
 
 from topocheck.facts import Host, NumaNode, PciFunction, full_bdf
 from topocheck.probes.gather import gather
-from topocheck.sources.base import MAX_TEXT_BYTES, Missing, Raw
+from topocheck.sources import command, live
+from topocheck.sources.base import Missing, Raw
 from topocheck.sources.live import LiveSource
 
 TOOLS = {
@@ -102,10 +103,23 @@ def test_a_killed_command_leaves_no_process_of_its_group(tools, family):
     assert ended(family)
 
 
-def test_a_flood_is_cut(tools):
-    text, gap = ask(tools, "floods")
-    assert len(text.text) == MAX_TEXT_BYTES
-    assert gap == Missing("floods", "printed more than 64 MB: the rest was not read")
+def test_what_cannot_be_killed_is_left_behind(tools, monkeypatch):
+    """A process in state D takes no signal: here none is sent."""
+    monkeypatch.setattr(command, "kill", lambda *_: None)
+    monkeypatch.setattr(live, "kill", lambda *_: None)
+    started = time.monotonic()
+    assert ask(tools, "hangs", "good", budget_s=1.0)[1:] == [
+        Missing("hangs", "no answer within 1 s; it cannot be killed"),
+        Raw("good", "one\ntwo\n", "good"),
+    ]
+    assert time.monotonic() - started < 2
+    monkeypatch.undo()
+    for child in command._abandoned:
+        command.kill(child)
+
+
+def test_a_flood_is_not_taken(tools):
+    assert ask(tools, "floods") == [Missing("floods", "printed more than 16 MB: not taken")]
 
 
 def test_nvidia_smi_is_not_started_without_a_driver(tools, root):

@@ -12,8 +12,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from topocheck.sources.base import MAX_TEXT_BYTES, NO_ANSWER
+from topocheck.sources.base import NO_ANSWER
 
+_MAX_BYTES = 16 << 20  # no tool prints as much: a kernel log has 1 MB
+_MAX_LATE_BYTES = 1 << 20  # of what was killed: there is no time to read more
 _CHUNK_BYTES = 1 << 16
 _TICK_S = 0.05
 _GRACE_S = 0.5  # for a child that has closed its output
@@ -68,18 +70,20 @@ def run(
         return Outcome(b"", b"", None, False, f"{words[0]} cannot be started: {error.strerror}")
     started.append(child)
     started_s = time.monotonic()
-    out, err, cut = _read(child, deadline_s, MAX_TEXT_BYTES)
+    out, err, cut = _read(child, deadline_s, _MAX_BYTES)
     late = time.monotonic() >= deadline_s
     running = child.poll() is None
     ended = _end(child, cut or late)
     killed = running and child.returncode in (None, -signal.SIGTERM, -signal.SIGKILL)
     reason = None
     if cut:
-        reason = f"printed more than {MAX_TEXT_BYTES >> 20} MB: the rest was not read"
+        reason = f"printed more than {_MAX_BYTES >> 20} MB: not taken"
     elif killed and late:
         reason = f"{NO_ANSWER} {max(1, round(time.monotonic() - started_s))} s"
     elif killed:
         reason = "closed its output but did not end"
+    if cut or (killed and late and len(out) > _MAX_LATE_BYTES):
+        out = b""
     if reason and not ended:
         reason += "; it cannot be killed"
     return Outcome(out, err, child.returncode, cut, reason)
