@@ -174,6 +174,30 @@ def test_without_nccl_variables_its_choice_is_not_judged() -> None:
     assert skips(check(str(nodes.healthy(IB))), "AFF006")
 
 
+def test_two_gpus_that_nccl_would_give_one_nic_are_a_note(tmp_path: Path) -> None:
+    """GPU0 and GPU2 share a switch with two NICs: of two NICs NCCL gives a GPU the one of its number modulo 2."""
+    near, far = ("PIX", "PIX", "SYS", "SYS"), ("SYS", "SYS", "PIX", "PIX")
+    names = "GPU0 GPU1 GPU2 GPU3 NIC0 NIC1 NIC2 NIC3".split()
+    rows = []
+    for gpu in range(4):
+        pairs = [" X " if other == gpu else "NV6" for other in range(4)]
+        rows.append("\t".join([f"GPU{gpu}", *pairs, *(near if gpu % 2 == 0 else far)]))
+    for nic in range(4):
+        gpus = [(near if gpu % 2 == 0 else far)[nic] for gpu in range(4)]
+        nics = [" X " if o == nic else "PIX" if o // 2 == nic // 2 else "SYS" for o in range(4)]
+        rows.append("\t".join([f"NIC{nic}", *gpus, *nics]))
+    legend = "\nNIC Legend:\n\n" + "".join(f"  NIC{i}: mlx5_{i}\n" for i in range(4))
+    (tmp_path / "nvidia-smi_topo_-m").write_text("\t" + "\t".join(names) + "\n" + "\n".join(rows) + "\n" + legend)
+    ca = "CA 'mlx5_{0}'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n"
+    (tmp_path / "ibstat").write_text("".join(ca.format(i) for i in range(4)))
+    (tmp_path / "environ.json").write_text('{"NCCL_DEBUG": "INFO"}')
+    checked = check(str(tmp_path))
+    (finding,) = of(checked, "AFF006")
+    assert finding.severity == "info" and finding.subjects == ("gpu0", "gpu1", "gpu2", "gpu3")
+    assert "gpu0 mlx5_0" in finding.message and "gpu2 mlx5_0" in finding.message
+    assert sorted(n for own in checked.topology.assignment.values() for n in own) == [f"mlx5_{i}" for i in range(4)]
+
+
 # --- rails
 
 
@@ -240,3 +264,17 @@ def test_the_report_names_the_leaf_of_each_port() -> None:
     assert [(p.leaf.switch, p.leaf.port, p.leaf.by) for p in ports if p.leaf] == [
         (f"leaf-r{rail}", "Ethernet64", "lldp") for rail in range(1, 9)
     ]
+
+
+def test_a_port_its_platform_has_is_expected_up_whatever_the_others_do(tmp_path: Path) -> None:
+    """A DGX A100 with all eight compute ports down: no equal is better, but the machine has them."""
+    text = (nodes.healthy("dgx-a100") / "ibstat").read_text()
+    down = re.sub(
+        r"State: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 200",
+        "State: Down\n\t\tPhysical state: Polling\n\t\tRate: 10",
+        text,
+    )
+    checked = changed(tmp_path, "dgx-a100", nodes.Change("ibstat", text=down), drop=OTHER_STATES)
+    found = of(checked, "NET001")
+    assert {(f.severity, f.expected_from) for f in found} == {("error", "platform")}
+    assert sum(len(f.subjects) for f in found) == 8

@@ -144,3 +144,11 @@ def test_what_a_platform_caps_by_design_is_not_said(tmp_path: Path) -> None:
     assert built_so(capped, "PCI003", node.by_id["mlx5_2"]) and not built_so(capped, "PCI003", node.by_id["gpu2"])
     assert any("mlx5_2" in f.subjects for f in pcie_slot_capped.check(node) if hasattr(f, "subjects"))
     assert not any("mlx5_2" in f.subjects for f in pcie_slot_capped.check(capped) if hasattr(f, "subjects"))
+
+
+def test_all_gpus_alike_below_what_the_board_has(tmp_path: Path) -> None:
+    text = (nodes.healthy("hgx-h100") / "nvidia-smi_nvlink_-s").read_text()
+    links = nodes.Change("nvidia-smi_nvlink_-s", text=text.replace("Link 17: 26.562 GB/s", "Link 17: <inactive>"))
+    checked = changed(tmp_path, "hgx-h100", links, drop=("nvidia-smi_topo_-m", "nvidia-smi_nvlink_-[eR]"))
+    found = [f for f in checked.report.findings if f.rule == "NVL001"]
+    assert {f.severity for f in found} == {"error"} and sum(len(f.subjects) for f in found) == 8

@@ -13,6 +13,7 @@ another order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from topocheck.finding import Answer, Finding, NotApplicable, Skip
@@ -41,9 +42,11 @@ def check(node: Topology) -> Iterator[Answer]:
     left_out = {gpu: nics for gpu, own in node.assignment.items() if (nics := _left_out(node, own, wanted))}
     if left_out:
         yield _left_out_finding(node, left_out, wanted)
-    worse = [gpu for gpu, nics in chosen_nics(node).items() if gpu not in left_out and _worse(node, gpu, nics)]
-    if worse:
-        yield _choice_finding(node, worse)
+    chosen = {gpu: nics for gpu, nics in chosen_nics(node).items() if gpu not in left_out}
+    if worse := [gpu for gpu, nics in chosen.items() if _worse(node, gpu, nics)]:
+        yield _choice_finding(node, worse, "farther than the GPU's own NIC")
+    elif doubled := _doubled(node, chosen):
+        yield _choice_finding(node, doubled, "though each GPU has a NIC of its own")
 
 
 def _left_out(node: Topology, own: tuple[str, ...], wanted: str) -> list[str]:
@@ -56,6 +59,13 @@ def _worse(node: Topology, gpu: str, chosen: tuple[Device, ...]) -> bool:
     if not own or not chosen:
         return False
     return min(RANK[node.pcie_class(gpu, n.id)] for n in chosen) > min(RANK[node.pcie_class(gpu, n)] for n in own)
+
+
+def _doubled(node: Topology, chosen: dict[str, tuple[Device, ...]]) -> list[str]:
+    """GPUs that would take another GPU's NIC only, where there is one for each."""
+    first = Counter(nics[0].id for nics in chosen.values() if nics)
+    enough = len(node.compute_nics) >= len(node.gpus)
+    return [gpu for gpu, nics in chosen.items() if enough and len(nics) == 1 and first[nics[0].id] > 1]
 
 
 def _left_out_finding(node: Topology, left_out: dict[str, list[str]], wanted: str) -> Finding:
@@ -77,7 +87,7 @@ def _left_out_finding(node: Topology, left_out: dict[str, list[str]], wanted: st
     )
 
 
-def _choice_finding(node: Topology, worse: list[str]) -> Finding:
+def _choice_finding(node: Topology, worse: list[str], why: str) -> Finding:
     chosen = chosen_nics(node)
     said = ", ".join(f"{gpu} {'+'.join(n.id for n in chosen[gpu])}" for gpu in worse)
     return Finding(
@@ -85,7 +95,7 @@ def _choice_finding(node: Topology, worse: list[str]) -> Finding:
         name=NAME,
         severity="info",
         subjects=tuple(worse),
-        message=f"{said}: what NCCL {VERSION} would take, farther than the GPU's own NIC",
-        repair="Give NCCL a topology file that tells the near NIC, or look why it counts the far one as faster",
+        message=f"{said}: what NCCL {VERSION} would take, {why}",
+        repair="Give NCCL a topology file, or name each GPU's NIC to its process (NCCL_IB_HCA)",
         evidence=row_of(node, node.by_id[worse[0]]),
     )

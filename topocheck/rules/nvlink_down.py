@@ -60,13 +60,14 @@ def _by_count(node: Topology, gpu: Device, listed: list[Device]) -> Finding | No
     equals = [e for e in equals_of(node, gpu) if e in listed and not e.mig]
     best = max((e.nvlinks_active or 0 for e in equals), default=0)
     board = gpu.part is not None and gpu.part.board in ("nvswitch", "mesh")
-    full = max(best, gpu.part.nvlinks if gpu.part and board else 0)
+    by_platform = node.platform.nvlinks_per_gpu if node.platform else 0
+    full = max(best, gpu.part.nvlinks if gpu.part and board else 0, by_platform)
     better = sum((e.nvlinks_active or 0) > active for e in equals)
     if active >= full or (not board and (not enough(better, len(equals)) or active == 0)):
         return None
     if board and node.machine.virtual and not any(e.nvlinks_active for e in (gpu, *equals)):
         return None
-    error = board and (better > 0 or not equals)
+    error = board and (better > 0 or not equals or active < by_platform)
     return _finding(node, gpu, active, full, _evidence(gpu), "error" if error else "warning")
 
 

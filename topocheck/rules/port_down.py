@@ -71,7 +71,8 @@ def _finding(node: Topology, nic: Device, down: list[RdmaPort]) -> Finding:
     severity: Severity = "warning" if nic.role in ("compute", "unknown") else "info"
     if nic.role == "compute" and active >= 3 and enough(active, len(equals)):
         severity = "error"
-    wanted = nic.role_from == "policy" and nic.state != "active" and severity != "error"
+    named = nic.role_from in ("policy", "platform") and nic.role == "compute"
+    wanted = named and nic.state != "active" and severity != "error"
     gpus = [g for g, own in node.assignment.items() if nic.id in own]
     rate = max((e.rate_gbit_per_s or 0.0 for e in equals), default=0.0) or None
     cause, repair = _cause(down[0])
@@ -87,7 +88,7 @@ def _finding(node: Topology, nic: Device, down: list[RdmaPort]) -> Finding:
         repair=repair,
         evidence=tuple(lines) or tuple(nic.lines.values())[:1],
         effect="slows" if gpus or node.gpus else "stops",
-        expected_from="policy" if wanted else "equals" if active else None,
+        expected_from=nic.role_from if wanted else "equals" if active else None,
         patches=tuple(SetPort(nic.id, p.port, rate) for p in down),
         scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", g) for g in gpus)),
         price_kind="computed" if gpus or (nic.role == "compute" and rate) else "unknown",
