@@ -176,7 +176,7 @@ def test_texts_are_decoded_as_people_save_them(tmp_path, data, text):
         (b"", "empty"),
         (b" \n\t\n", "empty"),
         (b"\x7fELF\x02\x01\x01\x00\x00\x00", "binary"),
-        (b"\x1f\x8b\x08\x00abc", "archives are not read yet"),
+        (b"\x1f\x8b\x08\x00abc", "a gzip file that is cut or damaged"),
     ],
 )
 def test_what_is_no_text_is_a_gap(tmp_path, data, reason):
@@ -185,12 +185,10 @@ def test_what_is_no_text_is_a_gap(tmp_path, data, reason):
     assert not recognised(gather(open_source(str(tmp_path))))
 
 
-@pytest.mark.parametrize(
-    "data", [b"\x1f\x8b\x08", b"BZh9", b"\xfd7zXZ\x00", b"PK\x03\x04", b"name".ljust(257, b"\0") + b"ustar"]
-)
-def test_an_archive_is_refused_with_what_to_do(tmp_path, data):
+@pytest.mark.parametrize("data", [b"PK\x03\x04", b"\x28\xb5\x2f\xfd"])
+def test_an_archive_of_another_kind_is_refused_with_what_to_do(tmp_path, data):
     (tmp_path / "capture").write_bytes(data + bytes(512))
-    with pytest.raises(SourceError, match="archives are not read yet: unpack it"):
+    with pytest.raises(SourceError, match="this kind is not read: unpack it"):
         open_source(str(tmp_path / "capture"))
 
 

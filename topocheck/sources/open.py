@@ -1,13 +1,18 @@
-"""What the user named → the source that reads it."""
+"""What the user named → the source that reads it: by what it is, whatever it is called."""
 
 from __future__ import annotations
 
+import io
+import os
 import stat
 from pathlib import Path
 
 from topocheck.errors import SourceError
-from topocheck.sources.base import Source
-from topocheck.sources.reading import printable, reason_of
+from topocheck.sources.base import MAX_TEXT_BYTES, Missing, Source
+from topocheck.sources.reading import printable, read_all, reason_of, special_kind
+
+STDIN = "stdin"
+_HEAD_BYTES = 1 << 19  # of a packed file: enough to unpack the beginning of what is in it
 
 
 def open_source(
@@ -25,16 +30,85 @@ def open_source(
             raise SourceError(f"{root}: no such folder: give the one this machine's /sys and /proc lie in")
         if tools is not None and not Path(tools).is_dir():
             raise SourceError(f"{tools}: no such folder: give the one the commands lie in")
-        return LiveSource(root=root or "/", budget_s=budget_s, tools=tools and str(Path(tools).resolve()))
-    from topocheck.sources.text import open_file, open_stdin
-
+        return LiveSource(root=root or "/", budget_s=budget_s, tools=tools and os.path.abspath(tools))  # noqa: PTH100
     if spec in ("-", "/dev/stdin"):
-        return open_stdin()
-    if stat.S_ISDIR(_mode(spec)):
+        return _open_stdin()
+    mode = _mode(spec)
+    if stat.S_ISDIR(mode):
         from topocheck.sources.folder import FolderSource
 
         return FolderSource(spec)
-    return open_file(spec)
+    return _open_file(spec, special_kind(mode))
+
+
+def _open_file(path: str, special: str | None) -> Source:
+    try:
+        if special is not None:  # before opening: to open a device may do something
+            raise OSError(f"is {special}")
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return _source_of(path, fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise SourceError(
+            f"{printable(path)}: {reason_of(error)}: give a plain file or a folder, or pipe it to --from -"
+        ) from None
+
+
+def _open_stdin() -> Source:
+    try:
+        if os.isatty(0):
+            raise SourceError("standard input is a terminal: pipe a tool's output into it, or give a file or folder")
+        return _source_of(STDIN, 0)
+    except OSError as error:
+        raise SourceError(f"standard input: {reason_of(error)}: pipe a tool's output into it") from None
+
+
+class _Peeked:
+    """An open file whose beginning was looked at."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd, self.head = fd, b""
+        while len(self.head) < _HEAD_BYTES and (more := os.read(fd, _HEAD_BYTES - len(self.head))):
+            self.head += more
+        self._ahead = io.BytesIO(self.head)
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes, none at the end."""
+        return self._ahead.read(size) or os.read(self._fd, size)
+
+
+def _source_of(name: str, fd: int) -> Source:
+    """A tar archive, a bug report or one text, packed or not."""
+    from topocheck.sources import bug_report, tar, unpack
+
+    stream = _Peeked(fd)
+    packing = unpack.packing_of(stream.head)
+    head = unpack.head_of(stream.head, bug_report.HEAD_BYTES)
+    if tar.is_tar(head):
+        from topocheck.sources.archive import read_archive
+        from topocheck.sources.folder import FolderSource
+
+        files, gaps = read_archive(unpack.Unpacked(stream, packing) if packing else stream, printable(name))
+        return FolderSource(name, files, gaps)
+    if bug_report.begins(head):
+        limit = bug_report.MAX_BYTES
+        return bug_report.BugReport(name, unpack.Unpacked(stream, packing, limit) if packing else stream)
+    return _one_text(name, stream, packing)
+
+
+def _one_text(name: str, stream: _Peeked, packing: str | None) -> Source:
+    from topocheck.sources import unpack
+    from topocheck.sources.text import TextSource
+
+    if packing is None:
+        return TextSource(name, *read_all(stream.read, MAX_TEXT_BYTES))
+    unpacked = unpack.Unpacked(stream, packing)
+    data, cut = read_all(unpacked.read, MAX_TEXT_BYTES)
+    if unpacked.problem and not data:
+        raise SourceError(f"{printable(name)}: {unpacked.problem}")
+    return TextSource(name, data, cut, [Missing(printable(name), unpacked.problem)] if unpacked.problem else [])
 
 
 def _mode(path: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from topocheck.errors import SourceError
@@ -18,6 +19,12 @@ _ARCHIVES = (
     (b"PK\x03\x04", "a zip file"),
     (b"\x28\xb5\x2f\xfd", "a zstd file"),
 )
+_BINARIES = (
+    (b"\x89PNG", "a picture: give the text itself"),
+    (b"\xff\xd8\xff", "a picture: give the text itself"),
+    (b"\x85", "encrypted (gpg): decrypt it first"),
+    (b"\x8c\x0d", "encrypted (gpg): decrypt it first"),
+)
 _KINDS = (
     (stat.S_ISCHR, "a character device"),
     (stat.S_ISBLK, "a block device"),
@@ -26,17 +33,22 @@ _KINDS = (
 )
 
 
-def read_fd(fd: int, limit: int = MAX_TEXT_BYTES) -> tuple[bytes, bool]:
-    """At most `limit` bytes of an open file, and whether there was more."""
+def read_all(read: Callable[[int], bytes], limit: int = MAX_TEXT_BYTES) -> tuple[bytes, bool]:
+    """At most `limit` bytes of what `read` gives piece by piece, and whether there was more."""
     data = bytearray()
     while len(data) <= limit:
-        chunk = os.read(fd, min(_CHUNK_BYTES, limit + 1 - len(data)))
+        chunk = read(min(_CHUNK_BYTES, limit + 1 - len(data)))
         if not chunk:
             return bytes(data), False
         data += chunk
         if len(data) == len(chunk) and archive_kind(data) is None and b"\0\0\0\0" in data[:_SNIFF_CHARS]:
             break  # binary for certain (no UTF-16 text holds four NULs in a row): the rest would be read in vain
     return bytes(data[:limit]), True
+
+
+def read_fd(fd: int, limit: int = MAX_TEXT_BYTES) -> tuple[bytes, bool]:
+    """At most `limit` bytes of an open file, and whether there was more."""
+    return read_all(lambda size: os.read(fd, size), limit)
 
 
 def read_file(path: str | Path, limit: int = MAX_TEXT_BYTES) -> tuple[bytes, bool]:
@@ -81,10 +93,11 @@ def text_or_gaps(input_: str, data: bytes, cut: bool) -> tuple[str | None, list[
         return None, [Missing(input_, "empty")]
     archive = archive_kind(data)
     if archive is not None:
-        return None, [Missing(input_, f"{archive}: archives are not read yet; unpack it")]
+        return None, [Missing(input_, f"{archive}: not read here; unpack it")]
     text = decode(data)
-    if text is None:
-        return None, [Missing(input_, "binary, not text")]
+    binary = next((word for magic, word in _BINARIES if data.startswith(magic)), None)
+    if text is None or binary:
+        return None, [Missing(input_, binary or "binary, not text")]
     if not text.strip():
         return None, [Missing(input_, "empty")]
     if cut:
@@ -104,7 +117,7 @@ def printable(name: str) -> str:
 
 
 def archive_error(name: str, data: bytes) -> None:
-    """SourceError if the bytes are an archive: this version reads what is in one only once it is unpacked."""
+    """SourceError if the bytes are an archive of a kind that is not read."""
     archive = archive_kind(data)
     if archive is not None:
-        raise SourceError(f"{name}: {archive}: archives are not read yet: unpack it and give the folder or file")
+        raise SourceError(f"{name}: {archive}: this kind is not read: unpack it and give the folder or file")

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from pathlib import PurePath
 
-from topocheck.errors import SourceError
 from topocheck.sources.base import Manifest, Missing, Raw
-from topocheck.sources.reading import (
-    archive_error,
-    printable,
-    read_fd,
-    read_file,
-    reason_of,
-    text_or_gaps,
-)
+from topocheck.sources.reading import archive_error, printable, text_or_gaps
 
-STDIN = "stdin"
+_HEAD_CHARS = 1 << 16
+_KINDS = (("nccl-xml", re.compile(r"<system\s[^>]{0,200}version=")), ("hwloc-xml", re.compile(r"<topology[\s>]")))
 
 
 class TextSource:
     """Hands out one text. It has no tree of the machine."""
 
-    kind = "text"
     manifest = Manifest()
 
-    def __init__(self, name: str, data: bytes, cut: bool, input_: str | None = None) -> None:
+    def __init__(self, name: str, data: bytes, cut: bool, gaps: Sequence[Missing] = ()) -> None:
         archive_error(name, data)
         self.name = printable(name)
-        text, gaps = text_or_gaps(self.name, data, cut)
-        raw = [] if text is None else [Raw(input_ or Path(self.name).name, text, self.name)]
-        self._texts: list[Raw | Missing] = [*raw, *gaps]
+        text, more = text_or_gaps(self.name, data, cut)
+        raw = [] if text is None else [Raw(PurePath(self.name).name, text, self.name)]
+        self.kind = _kind(text or "")
+        self._texts: list[Raw | Missing] = [*raw, *gaps, *more]
 
     def texts(self, commands: Sequence[str], paths: Sequence[str]) -> list[Raw | Missing]:
         """The one text, or why there is none."""
@@ -58,23 +51,6 @@ class TextSource:
         return None
 
 
-def open_file(path: str) -> TextSource:
-    """The source for one file; SourceError where it cannot be read or is no plain file."""
-    try:
-        data, cut = read_file(path)
-    except OSError as error:
-        raise SourceError(
-            f"{path}: {reason_of(error)}: give a plain file or a folder, or pipe it to --from -"
-        ) from None
-    return TextSource(path, data, cut)
-
-
-def open_stdin() -> TextSource:
-    """The source for standard input, read to its end or to the limit; SourceError for a terminal."""
-    try:
-        if os.isatty(0):
-            raise SourceError("standard input is a terminal: pipe a tool's output into it, or give a file or folder")
-        data, cut = read_fd(0)
-    except OSError as error:
-        raise SourceError(f"standard input: {reason_of(error)}: pipe a tool's output into it") from None
-    return TextSource(STDIN, data, cut)
+def _kind(text: str) -> str:
+    """What a document calls itself; "text" for everything else."""
+    return next((kind for kind, opening in _KINDS if opening.search(text, 0, _HEAD_CHARS)), "text")

@@ -10,17 +10,21 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from topocheck.sources.reading import decode, read_file
+from topocheck.sources.files import Disk, Files
+from topocheck.sources.reading import decode
 
+_MAX_NAMES = 1 << 20  # of one folder
 _MAX_LINKS = 40  # the kernel's own limit
 _MAX_VALUE_BYTES = 1 << 20  # a file of the tree is a value or a short table
 
 
 class Tree:
-    """Reads below `root`. `links` adds what links pointed to where the copy was made without them."""
+    """Reads below `root`, of the disk or of other `files`. `links` adds what links pointed to where the copy was made
+    without them."""
 
-    def __init__(self, root: str, links: Mapping[str, str] | None = None) -> None:
+    def __init__(self, root: str, links: Mapping[str, str] | None = None, files: Files | None = None) -> None:
         self._root = root.rstrip("/")
+        self._files: Files = files or Disk()
         self._links = links or {}
         self._targets: dict[str, str | None] = {}
 
@@ -40,7 +44,7 @@ class Tree:
         if place is None:
             return None
         try:
-            return read_file(place, _MAX_VALUE_BYTES)[0]
+            return self._files.read(place, _MAX_VALUE_BYTES)[0]
         except OSError:
             return None
 
@@ -92,7 +96,7 @@ class Tree:
         """What a link says; None if the path is none or not there."""
         if path not in self._targets:
             try:
-                self._targets[path] = self._inside(os.readlink(self._root + path))
+                self._targets[path] = self._inside(self._files.readlink(self._root + path))
             except OSError:
                 self._targets[path] = None
         return self._targets[path]
@@ -104,13 +108,16 @@ class Tree:
     def _names(self, path: str) -> list[str]:
         place = self.place(path)
         try:
-            return [] if place is None else os.listdir(place)
+            return [] if place is None else [entry.name for entry in self._files.scan(place, _MAX_NAMES)]
         except OSError:
             return []
 
     def _exists(self, path: str) -> bool:
         place = self.place(path)
-        return place is not None and os.path.lexists(place)
+        try:
+            return place is not None and bool(self._files.kind(place))
+        except OSError:
+            return False
 
 
 def _normal(path: str) -> str:

@@ -1,0 +1,170 @@
+"""`nvidia-bug-report.log[.gz]`: sections between rules of 44 underscores, each the output of a command or a file.
+
+    ____________________________________________
+
+    /usr/bin/nvidia-smi --query
+
+    ==============NVSMI LOG==============
+    …
+    ____________________________________________
+
+    *** /proc/cmdline
+    *** ls: -r--r--r-- 1 root root 0 2025-01-02 03:04:05.000000000 +0000 /proc/cmdline
+    BOOT_IMAGE=/vmlinuz iommu=pt
+
+Each section is handed out as the text of its command, so that lines count from the one below the command; files become
+a small tree of the machine. Several commands stand under one rule, so texts also end where a command's line stands
+behind a blank one. Sections of older boots (journals) have other titles and are not read.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+
+from topocheck.sources.base import MAX_TEXT_BYTES, NEVER_RUN, Manifest, Missing, Raw
+from topocheck.sources.files import Stored
+from topocheck.sources.reading import printable
+from topocheck.sources.tree import Tree
+from topocheck.sources.unpack import Reader, Unpacked
+
+HEAD_BYTES = 1 << 16
+MAX_BYTES = 512 << 20
+_CHUNK_BYTES = 1 << 20
+_MAX_FILES = 5000
+_MAX_FILE_CHARS = 1 << 20
+_MAX_HELD_BYTES = 160 << 20
+_MAX_SKIPS = 20
+
+_BEGIN = b"Start of NVIDIA bug report log file"
+_END = b"End of NVIDIA bug report log file"
+_RULE = re.compile(rb"^_{44}[ \t]*\r?\n", re.MULTILINE)
+_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{76}\r?\n){8}")
+_TITLE = re.compile(
+    r"^(?:\*\*\* (?P<file>/[^\s:]{1,400})"
+    r"|(?:timeout \d+ )?"
+    r"(?P<command>(?:/[\w./+-]{0,200}bin/[\w.+-]{1,60}|ibnetdiscover|iblinkinfo|ibswitches)(?: .{0,300})?)"
+    r"|(?P<kernel>dmesg:))[ \t]*$",
+    re.MULTILINE,
+)
+_UNAME = re.compile(r"^uname: (Linux .{1,300})$", re.MULTILINE)
+_SKIPPED = re.compile(
+    r"^Skipping:? ?(?=.{0,80}(?:lspci|nvidia-smi|numactl|ibstat|InfiniBand))(.{1,200})(?:\n(.{1,120}))?", re.MULTILINE
+)
+_SHORT = {
+    "--query": "-q", "--status": "-s", "--errorcounters": "-e", "--remotelinkinfo": "-R", "--hardware": "-H",
+}  # fmt: skip
+
+
+def begins(head: bytes) -> bool:
+    """Whether a file with this beginning is a bug report."""
+    return _BEGIN in head[:HEAD_BYTES]
+
+
+class BugReport:
+    """Hands out the outputs of the commands in it, and its files as a tree."""
+
+    kind = "bug-report"
+
+    def __init__(self, name: str, stream: Reader) -> None:
+        self.name: str = printable(name)
+        self._texts: list[tuple[str, str]] = []  # command, output
+        self._gaps: list[Missing] = []
+        self._files = Stored()
+        self._held_bytes = 0
+        self._read(stream)
+        self.manifest = Manifest(host=self._host())
+        self._tree = Tree("/", files=self._files)
+        self.read, self.read_bytes = self._tree.read, self._tree.read_bytes
+        self.glob, self.realpath, self.sampled = self._tree.glob, self._tree.realpath, self._tree.sampled
+
+    def texts(self, commands: Sequence[str], paths: Sequence[str]) -> Iterator[Raw | Missing]:
+        """The outputs of the tools asked for, and the files asked for."""
+        yield from self._gaps
+        tools = {command.split()[0] for command in commands} | set(NEVER_RUN)
+        for command, text in self._texts:
+            if command.split()[0] in tools:
+                yield Raw(command, text, f"{self.name}: {command}")
+        for path in (path for pattern in paths for path in self.glob(pattern)):
+            if content := self.read(path):
+                yield Raw(path, content, f"{self.name}: {path}")
+
+    def _read(self, stream: Reader) -> None:
+        ended = False
+        for section in _sections(stream):
+            ended = ended or _END in section[:HEAD_BYTES]
+            if not _BASE64.search(section[:HEAD_BYTES]):
+                self._take(section)
+        if isinstance(stream, Unpacked) and stream.problem:
+            self._gaps.append(Missing(self.name, stream.problem))
+        elif not ended:
+            words = "its last line is missing: it was cut, or the script hung; what stands before counts"
+            self._gaps.append(Missing(self.name, words))
+
+    def _take(self, section: bytes) -> None:
+        """The parts of one section."""
+        text = section.decode("utf-8", "replace").replace("\r\n", "\n")
+        if match := _UNAME.search(text, 0, HEAD_BYTES):
+            self._texts.append(("uname -a", match[1]))
+        for skip in _SKIPPED.finditer(text, 0, HEAD_BYTES):
+            if len(self._gaps) < _MAX_SKIPS:
+                words = ", ".join(word.strip() for word in skip.groups() if word and word.strip())
+                self._gaps.append(Missing(self.name, f"the bug report skipped {words}"))
+        titles = [match for match in _TITLE.finditer(text) if _stands_alone(text, match.start())]
+        for title, following in zip(titles, [*titles[1:], None], strict=True):
+            body = text[title.end() + 1 : following.start() if following else len(text)]
+            self._take_part(title, body)
+
+    def _take_part(self, title: re.Match[str], body: str) -> None:
+        if title["file"]:
+            self._take_file(posixpath.normpath(title["file"]), body)
+        elif self._held_bytes < _MAX_HELD_BYTES and body.strip():
+            command = _spelled(title["command"]) if title["command"] else "dmesg"
+            if not command.startswith(("nvidia-debugdump", "nvidia-bug-report")) and "--unit" not in command:
+                self._held_bytes += len(body)
+                self._texts.append((command, body))
+
+    def _take_file(self, path: str, body: str) -> None:
+        """A file; a path that appears twice (`*bus:dev.fn` matches several domains) keeps its first content."""
+        lines = body[:_MAX_FILE_CHARS]
+        if lines.startswith("*** ls:"):
+            lines = lines.partition("\n")[2]
+        if self._files.count < _MAX_FILES and path.startswith(("/sys/", "/proc/", "/etc/")):
+            try:
+                self._files.add(path, lines.strip().encode())
+            except OSError:  # a file where a folder is
+                return
+
+    def _host(self) -> str | None:
+        words = next((text.split() for command, text in self._texts if command == "uname -a"), [])
+        return words[1] if len(words) > 2 else None
+
+
+def _stands_alone(text: str, start: int) -> bool:
+    """Whether a title stands at the section's beginning or behind a blank line."""
+    before = text[max(0, start - 80) : start]
+    return not before.strip() or before.endswith("\n\n") or not before.rpartition("\n")[0].rpartition("\n")[2].strip()
+
+
+def _spelled(line: str) -> str:
+    """The command as we call it: its base name, long options short, quotes away."""
+    program, _, rest = line.partition(" ")
+    words = [_SHORT.get(word, word) for word in rest.replace('"', "").replace("'", "").split()]
+    return " ".join([posixpath.basename(program), *words])
+
+
+def _sections(stream: Reader) -> Iterator[bytes]:
+    """What stands between two rules, at most 64 MB of it; what is base64 keeps only its beginning."""
+    held, looked = bytearray(), 0
+    while chunk := stream.read(_CHUNK_BYTES):
+        held += chunk
+        start = 0
+        for rule in _RULE.finditer(held, max(0, looked - 64)):
+            yield bytes(held[start : min(rule.start(), start + MAX_TEXT_BYTES)])
+            start = rule.end()
+        del held[:start]
+        keep = HEAD_BYTES if _BASE64.search(held, 0, HEAD_BYTES) else MAX_TEXT_BYTES
+        del held[keep : max(keep, len(held) - 64)]  # a rule may have begun
+        looked = len(held)
+    yield bytes(held[:MAX_TEXT_BYTES])
