@@ -75,6 +75,7 @@ def test_counters_of_a_switch_are_nobody_here(tmp_path: Path) -> None:
     block = "# Port extended counters: Lid 2052 port 1 (CapMask: 0x5300)\nPortXmitDiscards:..20046\nPortXmitWait:..9\n"
     checked = changed(tmp_path, IB, nodes.Change("perfquery_-x", text=block))
     assert of(checked, "NET008") == [] and skips(checked, "NET008")
+    assert [(g.input, g.reason) for g in checked.report.gaps] == [("perfquery", "no port of this node was found in it")]
 
 
 def test_waiting_in_one_reading_is_a_note(tmp_path: Path) -> None:

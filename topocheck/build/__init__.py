@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from topocheck.build import classes as near
-from topocheck.build.fabric import other_hosts_leaves, with_fabric
+from topocheck.build.fabric import other_hosts_leaves, untied, with_fabric
 from topocheck.build.gpus import gpus_of, pci_id_of
 from topocheck.build.links import device_links, link_disagreements
 from topocheck.build.machine import machine_of, platform_seen, with_allowed_numa
@@ -75,7 +75,7 @@ def build(facts: Iterable[Fact], *, compute_nics: tuple[NameSet, ...] = ()) -> T
         p2p=tuple(said.p2p),
         lost_gpus=tuple(g for g in said.gpus if g.lost),
         assignment=assignment,
-        gaps=tuple(said.gaps),
+        gaps=(*said.gaps, *untied(nics, said.cabling, said.counters)),
         disagreements=(*differ, *far.differ, *port_disagreements(said.rdma), *link_disagreements(links, gpus)),
         assumptions=tuple(said.assumptions),
         events=tuple(said.events),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from topocheck.facts import Cabling, LeafPort, PortCounters, RdmaPort
+from topocheck.facts import Cabling, Gap, LeafPort, PortCounters, RdmaPort
 from topocheck.graph import Device
 
 _TRUST = ("lldp", "ibnetdiscover", "iblinkinfo")
@@ -52,6 +52,15 @@ def _with_counters(port: RdmaPort, counters: list[PortCounters]) -> RdmaPort:
     return replace(port, readings=tuple(c.values for c in own), lines=lines)
 
 
+def untied(nics: list[Device], cabling: Iterable[Cabling], counters: Iterable[PortCounters]) -> list[Gap]:
+    """A gap for each fabric tool in whose output no port of this node was found."""
+    tied = {p.leaf.by for n in nics for p in n.ports if p.leaf}
+    own_lids = {p.lid for n in nics for p in n.ports if p.lid}
+    foreign = {c.witness for c in cabling if c.netdev is None} - tied
+    foreign |= {c.witness for c in counters} if own_lids.isdisjoint(c.lid for c in counters) else set()
+    return [Gap(tool, "no port of this node was found in it") for tool in sorted(foreign)]
+
+
 def other_hosts_leaves(cabling: Iterable[Cabling], nics: list[Device]) -> dict[str, dict[str, LeafPort]]:
     """Host name → device → leaf, of the nodes whose descriptions name both ("gpu02 mlx5_3"), this node left out."""
     ours = {(p.guid, None) for n in nics for p in n.ports if p.guid} | {(None, p.lid) for n in nics for p in n.ports}
@@ -62,6 +71,6 @@ def other_hosts_leaves(cabling: Iterable[Cabling], nics: list[Device]) -> dict[s
         if not device or " " in device:
             continue
         found.setdefault(name, {})[device] = cable.leaf
-        if (cable.port_guid, None) in ours or (cable.port_guid is None and (None, cable.lid) in ours):
+        if (cable.port_guid, None) in ours or (cable.port_guid is None and cable.lid and (None, cable.lid) in ours):
             own.add(name)
     return {name: leaves for name, leaves in found.items() if name not in own}
