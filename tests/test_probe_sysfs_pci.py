@@ -1,12 +1,14 @@
 """PCI functions from /sys and from their configuration space."""
 
 import struct
+import threading
 
 import pytest
 from pci_facts import functions
 
 from topocheck.hardware.pci_ids import is_gpu, is_rdma_nic
 from topocheck.probes import pci_config, sysfs_pci
+from topocheck.sources.live import LiveSource
 from topocheck.sources.tree import Tree
 
 KEPT = ("max_payload_bytes", "payload_bytes", "read_request_bytes", "relaxed_ordering", "port_type")
@@ -191,3 +193,27 @@ def test_sysfs_virtual_function(tree):
 
 def test_no_sysfs_no_facts(tmp_path):
     assert list(sysfs_pci.read(Tree(str(tmp_path)))) == []
+
+
+def test_a_link_that_sleeps_is_read_several_times_and_the_fastest_counts(tmp_path):
+    """An L40S between two pulses of work: 2.5 GT/s, 16 GT/s for half a second, 2.5 GT/s again."""
+    port, gpu = "pci0000:15/0000:15:01.0", "pci0000:15/0000:15:01.0/0000:16:00.0"
+    link = {"current_link_speed": "2.5 GT/s PCIe", "current_link_width": 16, "max_link_width": 16}
+    link["max_link_speed"] = "16.0 GT/s PCIe"
+    make_function(tmp_path, port, {**link, "uevent": "PCI_CLASS=60400\nPCI_ID=8086:352A"})
+    make_function(tmp_path, gpu, {**link, "uevent": "PCI_CLASS=30200\nPCI_ID=10DE:26B9"})
+    speeds = [tmp_path / "sys/devices" / path / "current_link_speed" for path in (port, gpu)]
+
+    def work():
+        for speed in ("16.0", "2.5"):
+            threading.Event().wait(0.3)
+            for file in speeds:
+                file.write_text(f"{speed} GT/s PCIe\n")
+            threading.Event().wait(0.2)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    found = functions(sysfs_pci.read(LiveSource(root=str(tmp_path))))
+    worker.join()
+    assert [f.speed_gts for f in found.values()] == [16.0, 16.0]
+    assert "16.0 GT/s" in found["0000:16:00.0"].lines["LnkSta"].text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
 
 from topocheck.finding import Finding, worst
@@ -128,7 +129,8 @@ def assumptions_of(node: Topology) -> tuple[str, ...]:
     said = list(node.assumptions)
     asleep = [g.id for g in node.gpus if (x := node.links.get(g.bdf or g.id)) and x.asleep]
     if asleep:
-        said.append(f"{', '.join(asleep)} assumed to wake to full PCIe speed: the links sleep now")
+        names = ", ".join(asleep)
+        said.append(f"{names} assumed to wake to full PCIe speed: the links sleep now (look again under load)")
     said += [
         f"{nic.id} assumed at {most:g} Gb/s, the most its model has: no port was read"
         for nic in node.compute_nics
@@ -166,14 +168,21 @@ def _no_gpu(node: Topology) -> str:
 
 
 def missing_evidence(node: Topology, required: tuple[str, ...]) -> str | None:
-    """What is required and was not seen, of "pcie-links", "nvlink", "nic-ports"; each of hardware that has it."""
+    """The first thing that is required and was not seen."""
+    return next((words for _, _, words in unseen(node, required)), None)
+
+
+def unseen(node: Topology, required: tuple[str, ...]) -> Iterator[tuple[Device, str, str]]:
+    """What is required and was not seen, of "pcie-links", "nvlink", "nic-ports", each of hardware that has it: the
+    device, which of these, and the words for it."""
     for gpu in node.gpus:
         link = node.links.get(gpu.bdf or gpu.id)
         unread = link is None or link.width is None
         if "pcie-links" in required and unread and not (gpu.part and gpu.part.c2c):
-            return f"required evidence missing: PCIe link of {gpu.id}"
+            yield gpu, "pcie-links", f"required evidence missing: PCIe link of {gpu.id}"
         joined = gpu.part is not None and gpu.part.board in ("nvswitch", "mesh") and not gpu.mig
         if "nvlink" in required and joined and gpu.nvlinks_active is None:
-            return f"required evidence missing: NVLink of {gpu.id}"
-    portless = next((n.id for n in node.compute_nics if n.state == "unknown"), None)
-    return f"required evidence missing: port of {portless}" if portless and "nic-ports" in required else None
+            yield gpu, "nvlink", f"required evidence missing: NVLink of {gpu.id}"
+    if "nic-ports" in required:
+        portless = [nic for nic in node.compute_nics if nic.state == "unknown"]
+        yield from ((nic, "nic-ports", f"required evidence missing: port of {nic.id}") for nic in portless)

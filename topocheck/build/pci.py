@@ -13,6 +13,7 @@ from typing import TypeVar
 from topocheck.build.merge import merged
 from topocheck.facts import BandwidthLimit, Evidence, PciFunction
 from topocheck.graph import PcieLink
+from topocheck.hardware.gpus import part_of
 from topocheck.hardware.pci_ids import is_gpu, is_virtual_function_name
 
 _TRUST = ("lspci -vv", "/sys/bus/pci/devices", "lspci -tv")
@@ -26,10 +27,27 @@ def functions_of(facts: Iterable[PciFunction]) -> dict[str, PciFunction]:
     for fact in facts:
         by_bdf.setdefault(fact.bdf, []).append(fact)
     rank = {name: i for i, name in enumerate(_TRUST)}
-    return {
+    joined = {
         bdf: _joined(sorted(group, key=lambda f: rank.get(f.witness, len(rank)))) if len(group) > 1 else group[0]
         for bdf, group in sorted(by_bdf.items(), key=lambda item: address_key(item[0]))
     }
+    for gpu in [f for f in joined.values() if is_gpu(f) and _sleeps(f)]:
+        joined |= {bdf: _at_its_fastest(joined[bdf], by_bdf[bdf]) for bdf in (gpu.bdf, gpu.parent) if bdf in joined}
+    return joined
+
+
+def _sleeps(gpu: PciFunction) -> bool:
+    """Whether its link is slow when idle: of several readings the fastest is the link's."""
+    part = part_of(gpu.name, f"{gpu.vendor_id}:{gpu.device_id}")
+    return part is None or not part.holds_link
+
+
+def _at_its_fastest(function: PciFunction, group: list[PciFunction]) -> PciFunction:
+    fastest = max(group, key=lambda f: f.speed_gts or 0.0)
+    if (fastest.speed_gts or 0.0) <= (function.speed_gts or 0.0):
+        return function
+    lines = {**function.lines, **{key: line for key, line in fastest.lines.items() if key == "LnkSta"}}
+    return replace(function, speed_gts=fastest.speed_gts, lines=lines)
 
 
 def _joined(group: list[PciFunction]) -> PciFunction:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from topocheck.facts import Evidence, Fact, PciFunction, PciListing, full_bdf
+from topocheck.hardware.gpus import part_of
 from topocheck.hardware.pci_ids import NVIDIA
 from topocheck.probes.pci_config import MAX_WIDTH, decode, memory_is_on
 from topocheck.probes.pci_ls import placed
@@ -53,9 +54,39 @@ def read(source: Source) -> Iterator[Fact]:
     functions = list(
         _with_port_types(device.function(device.bdf in on_path, shows_drivers) for device in from_the_root_down)
     )
+    functions = _woken(source, functions)
     yield from functions
     whole = any(function.class_id == "0600" or function.parent == "" for function in functions)
     yield PciListing(INPUT, whole, has_links=any(function.max_width for function in functions))
+
+
+def _woken(source: Source, functions: list[PciFunction]) -> list[PciFunction]:
+    """The links of GPUs that sleep when idle, and of the ports above them, as the fastest of several readings."""
+    slow = [f for f in functions if _may_sleep(f) and (f.speed_gts or 0.0) < (f.max_speed_gts or 0.0)]
+    paths = {f"{INPUT}/{bdf}/current_link_speed": bdf for f in slow for bdf in (f.bdf, f.parent) if bdf}
+    if not paths:
+        return functions
+    best = {paths[path]: (path, text) for path, text in source.sampled(list(paths), _speed).items()}
+    return [_with_speed(f, *best[f.bdf]) if f.bdf in best else f for f in functions]
+
+
+def _may_sleep(function: PciFunction) -> bool:
+    if function.vendor_id != NVIDIA or not (function.class_id or "").startswith("03"):
+        return False
+    part = part_of(None, f"{function.vendor_id}:{function.device_id}")
+    return part is None or not part.holds_link
+
+
+def _speed(text: str) -> float:
+    match = _SPEED.match(text)
+    return float(match.group(1)) if match else 0.0
+
+
+def _with_speed(function: PciFunction, path: str, text: str) -> PciFunction:
+    if _speed(text) <= (function.speed_gts or 0.0):
+        return function
+    line = Evidence(path, None, f"current_link_speed {text}, current_link_width {function.width}")
+    return replace(function, speed_gts=_speed(text), lines={**function.lines, "LnkSta": line})
 
 
 def _on_path(devices: list[_Device]) -> set[str]:
