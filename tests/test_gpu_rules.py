@@ -300,3 +300,14 @@ def test_a_cube_mesh_keeps_its_ring(tmp_path: Path) -> None:
     near = [[i // 4 == j // 4 or abs(i - j) == 4 for j in range(8)] for i in range(8)]
     cells = [[" X " if i == j else "NV1" if near[i][j] else "SYS" for j in range(8)] for i in range(8)]
     assert of(matrix(tmp_path, cells), "P2P004") == []
+
+
+def test_a_gpu_off_nvlink_is_said_once(tmp_path: Path) -> None:
+    def cell(i: int, j: int) -> str:
+        return " X " if i == j else "SYS" if 2 in (i, j) else "NV18"
+
+    checked = matrix(tmp_path, [[cell(i, j) for j in range(8)] for i in range(8)])
+    (finding,) = of(checked, "NVL001")
+    assert finding.subjects == ("gpu2",)
+    assert of(checked, "P2P004") == [], "every ring has to pass gpu2"
+    assert any(follows.startswith("P2P004") for follows in finding.follows)
