@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[1] / "topocheck"
 LAYERS = (
     ("__main__",),
     ("cli",),
-    ("check", "formats", "output"),
+    ("check", "formats", "output", "capture"),
     ("assemble", "judgement"),
     ("policy", "baseline"),
     ("report", "toml_file", "exits"),
