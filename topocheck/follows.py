@@ -12,6 +12,7 @@ CHAINS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("PCI001", "PCI002"), ("PCI003",), ("PCI004",), ("PCI005",)),
     (("GPU001",), ("NVL005",), ("NVL001",), ("NVL002",), ("P2P001",), ("P2P004",)),
     (("P2P003",), ("P2P002",)),
+    (("GPU001",), ("GPU004",)),  # an Xid 79 is how a lost GPU was lost
 )
 
 
