@@ -112,9 +112,9 @@ class BugReport:
                 words = ", ".join(word.strip() for word in skip.groups() if word and word.strip())
                 self._gaps.append(Missing(self.name, f"the bug report skipped {words}"))
         titles = [match for match in _TITLE.finditer(text) if _stands_alone(text, match.start())]
-        for title, following in zip(titles, [*titles[1:], None], strict=True):
-            body = text[title.end() + 1 : following.start() if following else len(text)]
-            self._take_part(title, body)
+        ends = [title.start() for title in titles[1:]] + [len(text)]
+        for title, end in zip(titles, ends if titles else [], strict=True):
+            self._take_part(title, text[title.end() + 1 : end])
 
     def _take_part(self, title: re.Match[str], body: str) -> None:
         if title["file"]:

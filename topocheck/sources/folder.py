@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from topocheck.errors import SourceError
-from topocheck.sources import manifest
+from topocheck.sources import manifest, sos
 from topocheck.sources.base import NEVER_RUN, Missing, Raw, mangle
 from topocheck.sources.files import FILE, FOLDER, LINK, Disk, Entry, Files
 from topocheck.sources.reading import printable, reason_of
@@ -20,10 +20,10 @@ MAX_FILES = 20_000
 _MACHINE = ("sys", "proc", "run", "var", "etc")  # the machine's own tree
 _ROOT = frozenset((*_MACHINE, "bin", "boot", "dev", "home", "lib", "lib32", "lib64", "media", "mnt", "opt", "root"))
 _ROOT |= {"sbin", "snap", "srv", "tmp", "usr"}
+_MARKS = {".dockerenv"}  # of the machine's tree too: its presence is what it says
 _SOS = "sos_commands"
 _SOS_PARTS = (f"{_SOS}/", "sos_strings/")
-_SOS_OWN = ("sos_logs", "sos_reports", "sos_strings")  # its own words; what was cut is reached by a link
-_TAILED = ".tailed"
+_SOS_OWN = ("sos_logs", "sos_reports", "sos_strings", "version.txt")  # its own words; links lead to what was cut
 
 
 class FolderSource:
@@ -41,6 +41,8 @@ class FolderSource:
         self.read, self.read_bytes = self._tree.read, self._tree.read_bytes
         self.glob, self.realpath, self.sampled = self._tree.glob, self._tree.realpath, self._tree.sampled
         self._gaps = list(gaps)
+        if self.kind == "sosreport":
+            self.manifest = sos.with_commands(self.read(f"/{sos.NAME}") or "", self.manifest)
         self._files = self._walk()
 
     def texts(self, commands: Sequence[str], paths: Sequence[str]) -> Iterator[Raw | Missing]:
@@ -63,8 +65,8 @@ class FolderSource:
         except OSError as error:
             yield Missing(shown, reason_of(error))
             return
-        if file.endswith(_TAILED):
-            yield Missing(shown, "sosreport kept only its last part: the beginning is missing")
+        if file.endswith(sos.TAILED):
+            yield Missing(shown, sos.CUT)
         for item in texts_of(Raw(printable(input_), "", printable(file)), shown, data, cut, asked):
             if isinstance(item, Raw) or not any(gap.input == item.input for gap in self.manifest.missing):
                 yield item
@@ -104,7 +106,7 @@ class FolderSource:
                 file = f"{folder}/{entry.name}".lstrip("/")
                 if entry.kind == FOLDER:
                     pending += [] if self._passed_over(file) else [file]
-                elif file != manifest.NAME:
+                elif file != manifest.NAME and not (file in _SOS_OWN and _SOS in self._entries):
                     seen += 1
                     self._add(file, entry, files)
             if max(seen, len(pending)) > MAX_FILES:
@@ -116,7 +118,7 @@ class FolderSource:
         if entry.kind == LINK:
             self._add_link(file, files)
         elif entry.kind == FILE:
-            files.add(file)
+            files |= {file} - _MARKS
         else:
             self._gaps.append(Missing(printable(file), f"{entry.kind}: not read"))
 
