@@ -10,14 +10,14 @@ from topocheck.policy import load
 
 
 def pytest_runtest_setup(item):
-    marker = item.get_closest_marker("real")
-    if marker is None:
-        return
-    package = marker.args[0]
-    program = marker.kwargs.get("program", package)
-    if shutil.which(program) is not None:
-        return
-    reason = f"{program} is not installed: apt-get install {package}"
+    for marker in item.iter_markers("real"):
+        package = marker.args[0]
+        program = marker.kwargs.get("program", package)
+        if shutil.which(program) is None:
+            _missing(f"{program} is not installed: apt-get install {package}")
+
+
+def _missing(reason):
     if os.environ.get("TOPOCHECK_REAL") == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

@@ -68,8 +68,13 @@ class LiveSource:
     def texts(self, commands: Sequence[str], paths: Sequence[str]) -> Iterator[Raw | Missing]:
         """Start the commands, side by side, before anything is asked for; then hand out files, then what they print."""
         wanted = list(dict.fromkeys(commands))
-        self._jobs += [job for command in wanted if (job := self._job(command))]
+        self.start(wanted)
         return self._answers(wanted, list(dict.fromkeys(paths)))
+
+    def start(self, commands: Sequence[str]) -> None:
+        """Start commands that will be asked for, so that they run while the caller does something else."""
+        running = {job.command for job in self._jobs}
+        self._jobs += [job for command in commands if command not in running and (job := self._job(command))]
 
     def sampled(self, paths: Sequence[str], rank: Callable[[str], float]) -> dict[str, str]:
         """Each file's text of the highest rank among several readings over one second."""

@@ -1,0 +1,82 @@
+"""What `topocheck node` costs on a live node: a fake 8-GPU machine whose commands take their time.
+
+    .venv/bin/python benchmarks/live.py [ROUNDS]
+
+The machine is that of tests/livenode.py: fake commands, the real nvidia-ml-py on a fake library, files below a root.
+Wall time is compared with the slowest command; CPU time is that of our process and of the NVML child, imports included.
+Prints a Markdown table of medians and ends with 1 when a figure is above its limit.
+"""
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+import nodes  # noqa: E402
+from livenode import livenode  # noqa: E402
+
+SLOWEST_S = 1.5  # nvidia-smi; every other command takes a third of it
+OVERHEAD_S, CPU_S, PEAK_MB = 0.35, 0.6, 120  # the issue's limits
+RUN = """
+import resource, sys
+from topocheck.cli import run
+code = run(sys.argv[1:])
+usage = resource.getrusage(resource.RUSAGE_SELF)
+print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, file=sys.stderr)
+"""
+
+
+def slowed(node):
+    """The machine with commands that wait before they print."""
+    for tool in node.tools.iterdir():
+        seconds = SLOWEST_S if tool.name == "nvidia-smi" else SLOWEST_S / 3
+        first, _, rest = tool.read_text().partition("\n")
+        tool.write_text(f"{first}\nsleep {seconds}\n{rest}")
+    return node
+
+
+def one_run(node, environ):
+    """Wall seconds, CPU seconds and peak MB of one run of ours."""
+    line = [sys.executable, "-c", RUN, "node", "--root", str(node.root), "--tools", str(node.tools)]
+    started = time.perf_counter()
+    done = subprocess.run(line, env=environ, capture_output=True, text=True, check=True)
+    cpu, peak = done.stderr.split()[-2:]
+    return time.perf_counter() - started, float(cpu), float(peak)
+
+
+def nvml_cpu_s(environ):
+    """CPU seconds of the NVML child alone."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "topocheck.sources.nvml_child"], env=environ, capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main():
+    """Measure, print, compare."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+    with tempfile.TemporaryDirectory() as folder:
+        node = slowed(livenode(nodes.healthy("hgx-h100"), Path(folder)))
+        environ = {**os.environ, **node.environ, "PYTHONPATH": str(ROOT)}
+        runs = [(*one_run(node, environ), nvml_cpu_s(environ)) for _ in range(rounds)]
+    wall, cpu, peak, nvml = (statistics.median(column) for column in zip(*runs, strict=True))
+    rows = (
+        ("wall time beyond the slowest command", wall - SLOWEST_S, OVERHEAD_S, "s"),
+        ("CPU time, ours and the NVML child's", cpu + nvml, CPU_S, "s"),
+        ("peak memory", peak, PEAK_MB, "MB"),
+    )
+    print("| figure | median | at most |\n|---|---|---|")
+    for name, value, limit, unit in rows:
+        print(f"| {name} | {value:.3g} {unit} | {limit} {unit} |")
+    return int(any(value > limit for _, value, limit, _ in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
