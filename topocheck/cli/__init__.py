@@ -1,0 +1,65 @@
+"""The command line, a module a group of commands. Each command's body imports what it needs, so that a small command
+starts quickly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from itertools import pairwise
+from typing import NoReturn
+
+import click
+
+from topocheck import __version__
+from topocheck.cli import diagnose, record
+from topocheck.errors import TopocheckError
+from topocheck.exits import STYLES, Style, failure_code
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="topocheck", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Inspect the hardware topology of a GPU server and price what is wrong with it."""
+
+
+for command in (diagnose.node, record.capture, diagnose.rules):
+    cli.add_command(command)
+
+
+def main() -> NoReturn:
+    """The console script. Whatever goes wrong, the exit code is never that of a finding, and there is no traceback."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended then, too
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line and return its exit code."""
+    try:
+        code = cli.main(args=arguments or ["--help"], prog_name="topocheck", standalone_mode=False)
+        return code or 0 if arguments else failure_code("plain")
+    except click.ClickException as error:
+        return _failed(arguments, f"{error.format_message()} (topocheck --help says more)")
+    except TopocheckError as error:
+        return _failed(arguments, str(error))
+    except (click.Abort, KeyboardInterrupt):
+        return _failed(arguments, "interrupted")
+    except Exception as error:
+        if os.environ.get("TOPOCHECK_DEBUG"):
+            sys.excepthook(type(error), error, error.__traceback__)
+        reason = f"internal error: {type(error).__name__}: {error}"
+        return _failed(arguments, f"{reason}: please report it (TOPOCHECK_DEBUG=1 shows where)")
+
+
+def _failed(arguments: list[str], reason: str) -> int:
+    """Say in one line what was wrong; the exit code for it in the style asked for."""
+    if sys.stderr is not None:
+        print("topocheck:", " ".join(reason.split()), file=sys.stderr)
+    return failure_code(_asked_style(arguments), fail_closed="--fail-closed" in arguments)
+
+
+def _asked_style(arguments: list[str]) -> Style:
+    """The exit style of a command line that may be wrong elsewhere."""
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    named = [value for flag, value in pairwise(words) if flag == "--exit-style"]
+    return next((style for style in STYLES if style in named), "plain")

@@ -1,0 +1,29 @@
+"""What several commands share: checks of options, and words for an input that says nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topocheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from topocheck.report import Report
+
+
+def check_budget(seconds: float) -> None:
+    """Refuse what is no time to work in."""
+    if not 0 < seconds <= 86_400:
+        raise UsageError(f"--budget {seconds}: give a number of seconds above 0 and up to a day")
+
+
+def words(options: tuple[str, ...]) -> tuple[str, ...]:
+    """The values of an option that may be given several times and may hold commas."""
+    return tuple(word.strip() for option in options for word in option.split(",") if word.strip())
+
+
+def nothing_said(report: Report) -> str:
+    """Why there is nothing to report, and what to give instead."""
+    name, gaps = report.source.name, report.gaps
+    said = "; ".join(gap.reason if gap.input == name else f"{gap.input}: {gap.reason}" for gap in gaps[:3])
+    more = f"; {len(gaps) - 3} more" if len(gaps) > 3 else ""
+    return f"{name}: {said or 'no file in it'}{more}: give a capture, or what lspci -vv or nvidia-smi topo -m printed"

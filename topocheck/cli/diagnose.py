@@ -1,0 +1,100 @@
+"""`node` and `rules`: the diagnosis, and what each rule means."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from topocheck.cli.common import check_budget, nothing_said, words
+from topocheck.errors import TopocheckError, UsageError
+from topocheck.exits import FAIL_ON, STYLES, FailOn, Style, exit_code
+from topocheck.output import to_file, to_stdout
+
+if TYPE_CHECKING:
+    from topocheck.report import Report
+
+
+@click.command()
+@click.option("--from", "source", metavar="S", help="A capture, a folder of outputs, one file, or - for stdin.")
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--fail-on", type=click.Choice(FAIL_ON), show_default="error", help="What fails.")
+@click.option("--exit-style", type=click.Choice(STYLES), default="plain", show_default=True, help="Whose exit codes.")
+@click.option("--fail-closed", is_flag=True, help="slurm, nhc: an unknown verdict fails too.")
+@click.option("--select", multiple=True, metavar="G", help="Only these rules: ids or globs, comma-separated.")
+@click.option("--ignore", multiple=True, metavar="G", help="All but these rules.")
+@click.option("-v", "--verbose", is_flag=True, help="Also what was skipped and why, and the evidence in full.")
+@click.option("--root", metavar="DIR", help="Where this machine's files lie (a container's /host).")
+@click.option("--tools", metavar="DIR", help="The only folder its commands are looked up in.")
+@click.option("--budget", type=float, default=20.0, show_default=True, metavar="SECONDS", help="For all its commands.")
+@click.option("--policy", metavar="FILE", help="What this site judges otherwise or accepts; options win over it.")
+@click.option("--output", metavar="FILE", help="Write the report there instead of to standard output.")
+def node(
+    source: str | None,
+    format_: str,
+    fail_on: FailOn | None,
+    exit_style: Style,
+    fail_closed: bool,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    verbose: bool,
+    root: str | None,
+    tools: str | None,
+    budget: float,
+    policy: str | None,
+    output: str | None,
+) -> int:
+    """Diagnose this node, or what --from gives: what is wrong, the line that proves it, what it costs."""
+    check_budget(budget)
+    if (root is not None or tools is not None) and source is not None:
+        raise UsageError("--root and --tools are for this machine's own files and commands: leave them out with --from")
+    from topocheck.check import check
+    from topocheck.finding import worst
+    from topocheck.policy import Policy, load
+
+    site = Policy() if policy is None else load(policy)
+    chosen = {"select": words(select), "ignore": words(ignore)}
+    report = check(source, policy=site, **chosen, root=root, tools=tools, budget_s=budget).report
+    if not report.recognised:
+        raise TopocheckError(nothing_said(report))
+    text = _render(report, format_, verbose=verbose, to_screen=output is None)
+    to_stdout(text) if output is None else to_file(text, output)
+    return exit_code(
+        exit_style,
+        worst=worst([finding.severity for finding in report.findings if not finding.waived]),
+        unknown=report.verdict == "unknown",
+        fail_on=fail_on or site.fail_on,
+        fail_closed=fail_closed,
+    )
+
+
+@click.command()
+@click.argument("rule", required=False, metavar="[ID]")
+def rules(rule: str | None) -> int:
+    """List the rules, or explain one: what is wrong, why it costs, what to do."""
+    from topocheck.rules import explain, listing
+
+    to_stdout(listing() if rule is None else explain(rule))
+    return 0
+
+
+def _render(report: Report, format_: str, *, verbose: bool, to_screen: bool) -> str:
+    """The report in the format asked for, as wide and as colourful as where it goes."""
+    if format_ == "json":
+        from topocheck.formats import json
+
+        return json.render(report)
+    from topocheck.formats import text
+
+    terminal = to_screen and sys.stdout is not None and sys.stdout.isatty()
+    encoding = (sys.stdout.encoding if to_screen and sys.stdout is not None else None) or "utf-8"
+    return text.render(
+        report,
+        verbose=verbose,
+        width=shutil.get_terminal_size().columns if terminal else 80,
+        color=terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
+        ascii="utf" not in encoding.lower(),
+    )
