@@ -88,7 +88,7 @@ def _take_file(member: Member, path: str, files: Stored) -> None:
         files.add_other(path, "a file beyond what is kept of one archive")
         return
     data, cut = read_all(member.read, limit) if member.size else (b"", False)
-    if cut and limit < MAX_TEXT_BYTES:
+    if member.size > limit and limit < MAX_TEXT_BYTES:
         files.add_other(path, "a large file of the system")
     elif len(data) > _MAX_LOG_BYTES and archive_kind(data) is None and b"\0" in data[:_SNIFF_BYTES]:
         files.add_other(path, "binary, no text")
