@@ -178,7 +178,7 @@ def test_without_nccl_variables_its_choice_is_not_judged() -> None:
 def test_two_gpus_that_nccl_would_give_one_nic_are_a_note(tmp_path: Path) -> None:
     """GPU0 and GPU2 share a switch with two NICs: of two NICs NCCL gives a GPU the one of its number modulo 2."""
     near, far = ("PIX", "PIX", "SYS", "SYS"), ("SYS", "SYS", "PIX", "PIX")
-    names = "GPU0 GPU1 GPU2 GPU3 NIC0 NIC1 NIC2 NIC3".split()
+    names = [f"{kind}{i}" for kind in ("GPU", "NIC") for i in range(4)]
     rows = []
     for gpu in range(4):
         pairs = [" X " if other == gpu else "NV6" for other in range(4)]
