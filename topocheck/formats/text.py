@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+from topocheck.formats.headline import ROLES, counts_of, is_blind, origin, parts_of, settings_of
 from topocheck.formats.screen import SEPARATOR, Screen, counted
 from topocheck.formats.text_findings import findings_in_full, findings_in_short
 from topocheck.formats.text_more import more
 from topocheck.formats.text_table import UNKNOWN, gpu_table, ports_words
 from topocheck.report import Device, Report
 
-_ROLES = ("compute", "storage", "management", "unknown")
 _STYLES = {"failed": "bold red", "degraded": "bold yellow", "unknown": "bold magenta", "healthy": "bold green"}
 
 
@@ -37,17 +37,7 @@ def render(report: Report, *, verbose: bool, width: int, color: bool, ascii: boo
 
 
 def _header(screen: Screen, report: Report) -> None:
-    gpus = [d for d in report.devices if d.kind == "gpu"]
-    nics = [d for d in report.devices if d.kind == "nic"]
-    name = report.platform or _models(gpus)
-    parts = [
-        *([name] if name else []),
-        counted(len(gpus), "GPU") if gpus else "no GPU",
-        _nic_counts(nics) if nics else "no NIC",
-        *([counted(report.sockets, "socket")] if report.sockets else []),
-    ]
-    origin = (report.host or "live") if report.source.kind == "live" else report.source.name
-    left, right = SEPARATOR.join(parts), f"{_tail(origin, 40)} {report.time[:10]}"
+    left, right = SEPARATOR.join(parts_of(report)), f"{_tail(origin(report), 40)} {report.time[:10]}"
     if screen.cells(left) + screen.cells(right) + 3 <= screen.width:
         screen.line((left, "bold"), "   ", right)
     else:
@@ -55,43 +45,18 @@ def _header(screen: Screen, report: Report) -> None:
         screen.line(right)
 
 
-def _models(gpus: list[Device]) -> str:
-    """What most GPUs are called, and how many other models there are."""
-    models = Counter(gpu.model for gpu in gpus if gpu.model)
-    if not models:
-        return ""
-    common = models.most_common(1)[0][0].removeprefix("NVIDIA ").removeprefix("Corporation ")
-    if common.endswith("]"):
-        common = common.split("[")[-1].rstrip("]")  # lspci: "NVIDIA Corporation GH100 [H100 SXM5 80GB]"
-    return common if len(models) == 1 else f"{common} and {counted(len(models) - 1, 'other model')}"
-
-
-def _nic_counts(nics: list[Device]) -> str:
-    roles = Counter(nic.role or "unknown" for nic in nics)
-    if set(roles) == {"unknown"}:
-        return counted(len(nics), "NIC")
-    words = [f"{roles[role]} {'other' if role == 'unknown' else role}" for role in _ROLES if roles[role]]
-    return " + ".join(words) + (" NIC" if len(nics) == 1 else " NICs")
-
-
 def _verdict(screen: Screen, report: Report) -> None:
     """The word, what was found, and how many rules that rests on."""
     ran, skipped, not_applicable = report.coverage
-    blind = report.verdict == "healthy" and 2 * ran < ran + skipped
-    counts = Counter("waived" if f.waived else f.severity for f in report.findings)
-    words = [counted(counts[kind], noun) for kind, noun in _NOUNS.items() if counts[kind]]
-    found = ", ".join([*words, *([f"{counts['waived']} waived"] if counts["waived"] else [])])
+    found = counts_of(report)
     rules = f"{counted(ran, 'rule')} ran, {not_applicable} not applicable, {skipped} skipped (-v)"
-    if blind:
+    if is_blind(report):
         word, style, said = "NO FAULT SEEN ", "bold", [_seen_by(report), found]
     elif report.verdict == "unknown":
         word, style, said = "UNKNOWN  ", _STYLES["unknown"], [report.verdict_reason, found, rules]
     else:
         word, style, said = f"{report.verdict.upper()}  ", _STYLES[report.verdict], [found, rules]
     screen.wrapped((word, style), "   ".join(part for part in said if part))
-
-
-_NOUNS = {"error": "error", "warning": "warning", "info": "note"}
 
 
 def _seen_by(report: Report) -> str:
@@ -102,14 +67,7 @@ def _seen_by(report: Report) -> str:
 
 
 def _settings(screen: Screen, report: Report) -> None:
-    states = [d.gpu.fabric_state for d in report.devices if d.gpu and d.gpu.fabric_state not in (None, "N/A")]
-    known = [
-        *([f"driver {report.driver}"] if report.driver else []),
-        *([f"kernel {report.kernel}"] if report.kernel else []),
-        *([f"fabric {states.count('Completed')}/{len(states)}"] if states else []),
-        *report.settings,
-        *(["virtual machine"] if report.virtual else []),
-    ]
+    known = settings_of(report)
     if known:
         screen.wrapped("", "  ".join(known), most=2)
 
@@ -118,7 +76,7 @@ def _other_nics(screen: Screen, report: Report) -> None:
     """NICs that stand in no row of the table, a line a role."""
     in_table = {nic.id for row in report.rows for nic in row.nics}
     rest = [d for d in report.devices if d.kind == "nic" and d.id not in in_table]
-    for role in _ROLES:
+    for role in ROLES:
         nics = [_nic_and_port(nic) for nic in rest if (nic.role or "unknown") == role]
         if nics:
             title = "other NICs" if role == "unknown" else role

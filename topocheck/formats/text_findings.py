@@ -34,10 +34,10 @@ def findings_in_full(screen: Screen, report: Report) -> None:
         screen.blank()
         indent = _message(screen, finding)
         for evidence in finding.evidence:
-            screen.wrapped(indent, (_evidence(evidence), "dim"))
+            screen.wrapped(indent, (evidence_words(evidence), "dim"))
         if finding.repair:
             screen.wrapped(f"{indent}repair: ", finding.repair)
-        screen.wrapped(indent, _standing(finding))
+        screen.wrapped(indent, standing_words(finding))
         if finding.price is not None:
             screen.wrapped(f"{indent}price: ", price_words(finding.price))
         if finding.follows:
@@ -68,7 +68,7 @@ def _entry(screen: Screen, like: list[Finding], *, full: bool) -> None:
         screen.listed(f"{indent}and {len(others)} more: ", others, most=2)
     if full:
         for evidence in finding.evidence[:1]:
-            screen.wrapped(indent, (_evidence(evidence), "dim"), most=_EVIDENCE_LINES)
+            screen.wrapped(indent, (evidence_words(evidence), "dim"), most=_EVIDENCE_LINES)
         if finding.repair:
             screen.wrapped(indent, finding.repair, most=_REPAIR_LINES)
 
@@ -98,7 +98,7 @@ def _style(finding: Finding) -> str:
     return "dim" if finding.waived else STYLES[finding.severity]
 
 
-def _standing(finding: Finding) -> str:
+def standing_words(finding: Finding) -> str:
     """How sure it is, and by what it was judged."""
     parts = [finding.name, finding.severity, f"confidence {finding.confidence}"]
     if finding.expected_from:
@@ -132,13 +132,19 @@ def _of(price: Price) -> str:
 
 
 def _together(screen: Screen, report: Report) -> None:
-    """All repairs at once: losses do not add."""
+    if words := together_words(report):
+        screen.wrapped("   all repaired: ", words)
+
+
+def together_words(report: Report) -> str:
+    """All repairs at once, since losses do not add; nothing where there is one finding."""
     price = report.together
-    if price is not None and price.loss and sum(f.price is not None for f in report.findings) > 1:
-        screen.wrapped("   all repaired: ", f"{price.scenario}{_of(price)} (−{price.loss * 100:.0f} %)")
+    if price is None or not price.loss or sum(f.price is not None for f in report.findings) < 2:
+        return ""
+    return f"{price.scenario}{_of(price)} (−{price.loss * 100:.0f} %)"
 
 
-def _evidence(evidence: Evidence) -> str:
+def evidence_words(evidence: Evidence) -> str:
     """`lspci -vv:2143  LnkSta: …`."""
     place = evidence.input if evidence.line is None else f"{evidence.input}:{evidence.line}"
     return f"{place}  {' '.join(evidence.text.split())}"

@@ -35,10 +35,10 @@ def gpu_table(screen: Screen, report: Report) -> None:
     """The table, nothing where there is no GPU."""
     if not report.rows:
         return
-    columns = _fitting(screen, [c for c in _columns(report) if any(cell.words != UNKNOWN for cell in c.cells)])
-    widths = [max(screen.cells(c.title), *(screen.cells(_shown(cell)) for cell in c.cells)) for c in columns]
-    screen.line((_laid_out(screen, [c.title for c in columns], widths), "bold"))
-    for row in zip(*(c.cells for c in columns), strict=True):
+    shown = _fitting(screen, columns(report))
+    widths = [max(screen.cells(c.title), *(screen.cells(_shown(cell)) for cell in c.cells)) for c in shown]
+    screen.line((_laid_out(screen, [c.title for c in shown], widths), "bold"))
+    for row in zip(*(c.cells for c in shown), strict=True):
         spans: list[Span] = [" "]
         for cell, width in zip(row, widths, strict=True):
             words = _shown(cell)
@@ -47,7 +47,8 @@ def gpu_table(screen: Screen, report: Report) -> None:
         screen.line(*spans)
 
 
-def _columns(report: Report) -> list[Column]:
+def columns(report: Report) -> list[Column]:
+    """What is known of the rows; a column without a known word is left out."""
     rows = report.rows
     worst = _worst_of(report.findings)
     bus = _bus_speller([*(r.gpu for r in rows), *(n for r in rows for n in r.nics)])
@@ -55,7 +56,7 @@ def _columns(report: Report) -> list[Column]:
     def column(title: str, spare: int, cell: Callable[[GpuRow], tuple[str, Severity | None]]) -> Column:
         return Column(title, spare, tuple(Cell(*cell(row)) for row in rows))
 
-    return [
+    all_columns = [
         column("GPU", 0, lambda r: (r.gpu.id.removeprefix("gpu"), worst([r.gpu], "GPU"))),
         column("bus", 5, lambda r: (bus(r.gpu), None)),
         column("PCIe", 0, lambda r: (link_words(r.link), worst([r.gpu], "PCI"))),
@@ -68,6 +69,7 @@ def _columns(report: Report) -> list[Column]:
         column("port", 1, lambda r: (ports_words(r.nics), worst(r.nics, "NET"))),
         column("RDMA GB/s", 0, lambda r: (_rate(r.rdma_gb_per_s), worst([r.gpu, *r.nics], ""))),
     ]
+    return [c for c in all_columns if any(cell.words != UNKNOWN for cell in c.cells)]
 
 
 def _worst_of(findings: tuple[Finding, ...]) -> Worst:
