@@ -43,7 +43,7 @@ _SWITCH_ON_CA = re.compile(
     r'#\s*lid\s+(\d{1,5})\s+lmc\s+\d{1,2}\s+"([^"]{0,200})"'
 )
 _END = r"(CA|SW)\s+(\d{1,5})\s+(\d{1,3}) 0x([0-9a-f]{16})"
-_PAIR = re.compile(rf"{_END}\s+\S{{1,8}}\s+\S{{1,12}}\s+-\s+{_END}\s+\( ?'(.{{0,200}}?)' - '(.{{0,200}}?)' ?\)")
+_PAIR = re.compile(rf"{_END}\s+\S{{1,8}}\s+\S{{1,12}}\s+-\s+{_END}\s+\( ?'([^']{{0,200}})' - '([^']{{0,200}})' ?\)")
 
 
 class Cable(NamedTuple):
