@@ -162,3 +162,12 @@ def test_lspci_of_this_machine_shows_what_sysfs_has():
 def test_numactl_of_this_machine_shows_the_nodes_of_sysfs():
     nodes = {fact.id for fact in gather(LiveSource()) if isinstance(fact, NumaNode) and fact.witness == "numactl -H"}
     assert nodes == {int(path.name[4:]) for path in Path("/sys/devices/system/node").glob("node[0-9]*")}
+
+
+def test_nvidia_smi_is_not_started_where_it_would_make_its_devices(tools, monkeypatch):
+    """On this machine, with a driver but without /dev/nvidiactl, the library would run nvidia-modprobe."""
+    source = LiveSource(tools=tools)
+    monkeypatch.setattr(source._tree, "read", lambda path: "NVRM version")
+    monkeypatch.setattr(source._tree, "glob", lambda pattern: [])
+    (gap,) = source.texts(["nvidia-smi -L"], [])
+    assert gap == Missing("nvidia-smi -L", "not run: /dev/nvidiactl is not there, and to ask would make it")

@@ -22,6 +22,7 @@ from topocheck.sources.reading import decode, read_file, reason_of, text_or_gaps
 from topocheck.sources.tree import Tree
 
 _DRIVER = "/proc/driver/nvidia/version"
+_DEVICE = "/dev/nvidiactl"
 _NVML = "nvml.json"
 _NEEDS_DRIVER = ("nvidia-smi", _NVML)  # without a driver they only wait and complain; with one they may be slow
 _LIMIT_S = 10.0  # for every other command
@@ -110,7 +111,7 @@ class LiveSource:
     def _job(self, command: str) -> _Job | None:
         """The command, started; None for what is no command, or may not run."""
         driver = command.startswith(_NEEDS_DRIVER)
-        if command in _MADE or (driver and self._tree.read(_DRIVER) is None):
+        if command in _MADE or self._why_not(command):
             return None
         deadline_s = self._deadline_s if driver else min(self._deadline_s, self._started_s + _LIMIT_S)
         env = environment()
@@ -119,10 +120,20 @@ class LiveSource:
             return _Job(command, [sys.executable, "-B", "-m", _CHILD], deadline_s, env)
         return _Job(command, shlex.split(command), deadline_s, env, self._tools)
 
+    def _why_not(self, command: str) -> str | None:
+        """Why the driver is not asked: NVIDIA's library loads its modules and makes its devices where it finds none."""
+        if not command.startswith(_NEEDS_DRIVER):
+            return None
+        if self._tree.read(_DRIVER) is None:
+            return f"{NO_DRIVER} ({_DRIVER} is not there)"
+        if self._is_this_root and not self._tree.glob(_DEVICE):
+            return f"not run: {_DEVICE} is not there, and to ask would make it"
+        return None
+
     def _made(self, command: str) -> Iterator[Raw | Missing]:
         """What is no command's output, and why a command was not run."""
         if command not in _MADE:
-            yield Missing(command, f"{NO_DRIVER} ({_DRIVER} is not there)")
+            yield Missing(command, self._why_not(command) or "not run")
         elif command == "psutil.json" and not self._is_this_root:
             yield Missing(command, "not read: the CPUs are this machine's, the files those of --root")
         else:
