@@ -187,7 +187,7 @@ def _to_host(node: Topology) -> tuple[list[Flow], Capacity, bool]:
 
 def _nic_to_host(node: Topology, nic_id: str) -> tuple[list[Flow], Capacity, bool]:
     nic = node.by_id.get(nic_id)
-    if nic is None:
+    if nic is None or nic.state == "down":
         return [], {}, False
     rate = nic_rate_gbit_per_s(nic)
     most = network.achievable_gb_per_s(rate) if rate else float("inf")

@@ -47,7 +47,7 @@ def check(node: Topology) -> Iterator[Answer]:
         return
     for at in read:
         if not any(g.version == "v2" for g in at.port.gids):
-            yield _missing(at)
+            yield _missing(at, _others_index(node, at, read))
         elif (common := _others_index(node, at, read)) is not None and common != at.v2_index:
             yield _unlike(at, common)
 
@@ -66,9 +66,10 @@ def _others_index(node: Topology, at: RocePort, read: list[RocePort]) -> int | N
     return common if enough(count, len(indexes)) else None
 
 
-def _missing(at: RocePort) -> Finding:
+def _missing(at: RocePort, common: int | None) -> Finding:
     line = at.port.lines.get("gids")
-    first = at.port.gids[-1]
+    last = at.port.gids[-1]
+    new = last._replace(version="v2", number=last.number + 1 if common is None else common)
     return Finding(
         rule=ID,
         name=NAME,
@@ -78,7 +79,7 @@ def _missing(at: RocePort) -> Finding:
         repair="Give its interface an address as on the others and restart it; check that RoCE v2 is enabled",
         evidence=(line,) if line else (),
         effect="stops",
-        patches=(SetField(at.nic.id, "gids", (*at.port.gids, first._replace(version="v2")), at.port.port),),
+        patches=(SetField(at.nic.id, "gids", (*at.port.gids, new), at.port.port),),
     )
 
 

@@ -19,7 +19,7 @@ from topocheck.graph import Topology
 from topocheck.hardware.network import FAR_BRIDGE_LOSS
 from topocheck.model import Scenario
 from topocheck.nearness import Service, flat_tree, row_of, services, why_not
-from topocheck.patches import MoveNic
+from topocheck.patches import AddNic, MoveNic
 
 ID = "AFF002"
 NAME = "gpu-nic-far"
@@ -53,10 +53,10 @@ def _finding(node: Topology, service: Service) -> Finding:
         subjects=(gpu.id,),
         message=f"{gpu.id}: {what}",
         alike=what,
-        repair=f"Move {nic.id} under {gpu.id}'s switch",
+        repair=f"Move {nic.id} under {gpu.id}'s switch" if service.own else f"Add a NIC under {gpu.id}'s switch",
         evidence=row_of(node, gpu, nic),
         expected_from="equals",
-        patches=(MoveNic(gpu.id, nic.id),),
+        patches=(MoveNic(gpu.id, nic.id) if service.own else AddNic(gpu.id, nic.id),),
         scenarios=(Scenario("gpu-nic", gpu.id),),
         price_kind="typical",
         loss_range=FAR_BRIDGE_LOSS,

@@ -21,7 +21,7 @@ from topocheck.graph import Topology
 from topocheck.hardware.network import FAR_SOCKET_LOSS
 from topocheck.model import Scenario
 from topocheck.nearness import Service, flat_tree, on_other_socket, row_of, services, why_not
-from topocheck.patches import MoveNic
+from topocheck.patches import AddNic, MoveNic
 
 ID = "AFF001"
 NAME = "gpu-nic-remote"
@@ -58,11 +58,15 @@ def _finding(node: Topology, service: Service, severity: Severity) -> Finding:
         subjects=(gpu.id,),
         message=f"{gpu.id}: {what}",
         alike=what,
-        repair=f"Move {nic.id} to a slot under {gpu.id}'s switch or socket; bind ranks accordingly until then",
+        repair=(
+            f"Move {nic.id} to a slot under {gpu.id}'s switch or socket; bind ranks accordingly until then"
+            if service.own
+            else f"Add a NIC on {gpu.id}'s socket; bind ranks accordingly until then"
+        ),
         evidence=row_of(node, gpu, nic),
         confidence="high" if node.has_matrix else "medium",
         expected_from="equals",
-        patches=(MoveNic(gpu.id, nic.id),),
+        patches=(MoveNic(gpu.id, nic.id) if service.own else AddNic(gpu.id, nic.id),),
         scenarios=(Scenario("gpu-nic", gpu.id),),
         price_kind="typical",
         loss_range=FAR_SOCKET_LOSS,
