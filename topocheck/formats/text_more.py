@@ -10,7 +10,17 @@ from topocheck.report import Disagreement, Report
 
 def more(screen: Screen, report: Report) -> None:
     """A titled list each, none where there is nothing to say."""
-    sections: tuple[tuple[str, list[str]], ...] = (
+    for title, entries in sections(report):
+        if entries:
+            screen.blank()
+            screen.line((f" {title}", "bold"))
+        for entry in entries:
+            screen.wrapped("   - ", entry)
+
+
+def sections(report: Report) -> tuple[tuple[str, list[str]], ...]:
+    """Every list with its title."""
+    return (
         ("skipped", _by_reason((s.rule, f"{'in part: ' * s.partial}{s.reason}") for s in report.skipped)),
         ("not applicable", _by_reason(report.not_applicable)),
         ("not read", _by_reason(report.gaps)),
@@ -20,12 +30,6 @@ def more(screen: Screen, report: Report) -> None:
         ("NCCL", list(report.nccl)),
         ("run", [_run(report)]),
     )
-    for title, entries in sections:
-        if entries:
-            screen.blank()
-            screen.line((f" {title}", "bold"))
-        for entry in entries:
-            screen.wrapped("   - ", entry)
 
 
 def _by_reason(pairs: Iterable[tuple[str, str]]) -> list[str]:
