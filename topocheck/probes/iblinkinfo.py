@@ -40,7 +40,7 @@ def parse(text: str) -> Iterable[Fact]:
     """A bare Host, which says that the input was there, and one fact a cable of a CA."""
     if sniffed(_SNIFF, text):
         yield Host(INPUT)
-    yield from cablings(list(_cables(text)), INPUT)
+    yield from cablings(_cables(text), INPUT)
 
 
 def _cables(text: str) -> Iterator[Cable]:

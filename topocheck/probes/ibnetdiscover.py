@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
-from topocheck.facts import Cabling, Fact, Host, LeafPort
+from topocheck.facts import Cabling, Fact, Gap, Host, LeafPort
 from topocheck.probes import rdma_draft as rdma
 from topocheck.probes.lines import Line, lines, sniffed
 
@@ -46,6 +47,9 @@ _END = r"(CA|SW)\s+(\d{1,5})\s+(\d{1,3}) 0x([0-9a-f]{16})"
 _PAIR = re.compile(rf"{_END}\s+\S{{1,8}}\s+\S{{1,12}}\s+-\s+{_END}\s+\( ?'([^']{{0,200}})' - '([^']{{0,200}})' ?\)")
 
 
+MOST_CABLES = 100_000  # the largest fabrics have some ten thousand nodes
+
+
 class Cable(NamedTuple):
     """One cable between a switch and a CA, as printed."""
 
@@ -67,11 +71,15 @@ def parse(text: str) -> Iterable[Fact]:
     """A bare Host, which says that the input was there, and one fact a cable of a CA."""
     if sniffed(_SNIFF, text):
         yield Host(INPUT)
-    yield from cablings(list(_cables(text)), INPUT)
+    yield from cablings(_cables(text), INPUT)
 
 
-def cablings(cables: list[Cable], witness: str) -> Iterator[Cabling]:
+def cablings(found: Iterable[Cable], witness: str) -> Iterator[Cabling | Gap]:
     """The cables as facts; a switch whose name is not its own (a factory name) goes by its GUID."""
+    cables = list(islice(found, MOST_CABLES + 1))
+    if len(cables) > MOST_CABLES:
+        cables.pop()
+        yield Gap(witness, f"more than {MOST_CABLES} cables of CAs: the rest was not read")
     guids: dict[str, set[str]] = {}
     for cable in cables:
         guids.setdefault(cable.switch_name, set()).add(cable.switch_guid)
