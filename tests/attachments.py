@@ -9,8 +9,10 @@ import json
 import tarfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
+from topocheck.graph import Topology
 from topocheck.probes.smi_gpu import _FIELDS
 
 RULE = "_" * 44
@@ -130,3 +132,95 @@ def bug_report(capture: Path, target: Path) -> Path:
 def _write(file: Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
+
+
+def nccl_xml(node: Topology) -> str:
+    """What NCCL_TOPO_DUMP_FILE holds of a node: every second function above a device, switches as one."""
+    below: dict[str, list[str]] = {}
+    for device in (*node.gpus, *(nic for nic in node.nics if nic.state == "active")):
+        chain = list(node.climb(device.bdf or ""))
+        kept = [chain[0], *chain[2:-1:2], chain[-1]]
+        for lower, upper in pairwise(kept):
+            if lower not in below.setdefault(upper, []):
+                below[upper].append(lower)
+    lines = ['<system version="1">']
+    for numa in node.numa_nodes:
+        lines.append(f'  <cpu numaid="{numa.id}" affinity="{_mask(numa.cpus or "")}" arch="x86_64">')
+        for root in sorted(r for r in below if node.root_numa.get(r) == numa.id):
+            lines += [line for bdf in below[root] for line in _nccl_pci(node, bdf, below, 2)]
+        lines.append("  </cpu>")
+    return "\n".join([*lines, "</system>", ""])
+
+
+def _nccl_pci(node: Topology, bdf: str, below: dict[str, list[str]], depth: int) -> list[str]:
+    function, pad = node.functions[bdf], "  " * depth
+    speed = f'link_speed="{function.max_speed_gts} GT/s PCIe" link_width="{function.max_width}"'
+    ids = f'vendor="0x{function.vendor_id}" device="0x{function.device_id}"'
+    inner = [line for lower in below.get(bdf, ()) for line in _nccl_pci(node, lower, below, depth + 1)]
+    device = node.by_id.get(bdf)
+    if device is not None and device.kind == "gpu":
+        links = f'<nvlink target="0000:05:00.0" count="{device.nvlinks_active}" tclass="0x068000"/>'
+        inner.append(f'{pad}  <gpu dev="{device.id[3:]}" sm="90" rank="{device.id[3:]}" gdr="1">{links}</gpu>')
+    elif device is not None:
+        port = device.ports[0]
+        attributes = f'name="{device.id}" dev="0" speed="{device.rate_gbit_per_s or 0:.0f}000" port="{port.port}"'
+        inner.append(f'{pad}  <nic><net {attributes} guid="0x{device.id.encode().hex()}" gdr="1"/></nic>')
+    return [f'{pad}<pci busid="{bdf}" class="0x{function.class_id}00" {ids} {speed}>', *inner, f"{pad}</pci>"]
+
+
+def _mask(cpus: str) -> str:
+    bits = 0
+    for part in cpus.split(","):
+        first, _, last = part.partition("-")
+        bits |= sum(1 << cpu for cpu in range(int(first), int(last or first) + 1))
+    digits = f"{bits:x}"
+    digits = digits.zfill(-(-len(digits) // 8) * 8)
+    return ",".join(digits[i : i + 8] for i in range(0, len(digits), 8))
+
+
+def hwloc_xml(node: Topology, version: str = "2.0") -> str:
+    """What `lstopo node.xml` holds of a node, in the manner of versions 1, 2 and 3."""
+    below: dict[str, list[str]] = {}
+    for device in (*node.gpus, *node.nics):
+        chain = list(node.climb(device.bdf or ""))
+        for lower, upper in pairwise(chain):
+            if lower not in below.setdefault(upper, []):
+                below[upper].append(lower)
+    doctype = "hwloc.dtd" if version == "1" else "hwloc2.dtd"
+    opening = "<topology>" if version == "1" else f'<topology version="{version}">'
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', f'<!DOCTYPE topology SYSTEM "{doctype}">', opening]
+    every = f"0x{(1 << len(node.numa_nodes)) - 1:08x}"
+    lines += [f'<object type="Machine" os_index="0" nodeset="{every}">', '<info name="HostName" value="node-a"/>']
+    for numa in node.numa_nodes:
+        sets = f'cpuset="{_hwloc_mask(numa.cpus or "")}" nodeset="0x{1 << numa.id:08x}"'
+        package = f'<object type="Package" os_index="{numa.socket}" {sets}>'
+        memory = f'<object type="NUMANode" os_index="{numa.id}" {sets} local_memory="68719476736"'
+        lines += [f"{memory}>", f"{package}</object>"] if version == "1" else [package, f"{memory}/>"]
+        for root in sorted(r for r in below if node.root_numa.get(r) == numa.id):
+            first = root.rpartition(":")[2]
+            lines.append(f'<object type="Bridge" bridge_type="0-1" bridge_pci="0000:[{first}-{first}]">')
+            lines += [line for bdf in below[root] for line in _hwloc_pci(node, bdf, below, version)]
+            lines.append("</object>")
+        lines.append("</object>")
+    return "\n".join([*lines, "</object>", "</topology>", ""])
+
+
+def _hwloc_pci(node: Topology, bdf: str, below: dict[str, list[str]], version: str) -> list[str]:
+    function, device = node.functions[bdf], node.by_id.get(bdf)
+    ids = f'pci_type="{function.class_id} [{function.vendor_id}:{function.device_id}] [0000:0000] 00"'
+    inner = [line for lower in below.get(bdf, ()) for line in _hwloc_pci(node, lower, below, version)]
+    if device is not None and device.kind == "gpu":
+        kind = "12" if version == "3.0" else "1"
+        inner.append(f'<object type="OSDev" name="nvml{device.id[3:]}" osdev_type="{kind}"/>')
+    elif device is not None:
+        kind = "48" if version == "3.0" else "3"
+        state = {"active": 4, "down": 1}[device.state]
+        inner.append(f'<object type="OSDev" name="{device.id}" osdev_type="{kind}">')
+        inner.append(f'<info name="Port1State" value="{state}"/></object>')
+    opening = f'type="Bridge" bridge_type="1-1" bridge_pci="0000:[{function.secondary_bus or 0:02x}-ff]"'
+    kind_of = opening if function.is_bridge else 'type="PCIDev"'
+    return [f'<object {kind_of} pci_busid="{bdf}" {ids} pci_link_speed="63.015385">', *inner, "</object>"]
+
+
+def _hwloc_mask(cpus: str) -> str:
+    return ",".join(f"0x{group}" for group in _mask(cpus).split(","))

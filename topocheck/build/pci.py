@@ -149,8 +149,8 @@ def _port_only(f: PciFunction) -> PcieLink:
 
 
 def _link(f: PciFunction, port: PciFunction | None) -> PcieLink:
-    if port is not None and port.port_type not in _PORT_TYPES and port.max_width is None:
-        port = None  # an upstream port's internal bus, or a bridge that shows no link
+    if port is not None and port.port_type not in _PORT_TYPES and (port.max_width is None or port.port_type):
+        port = None  # a switch's inside, whose ports' own links go up; or a bridge that shows no link
     lines: dict[str, Evidence] = {k: v for k, v in f.lines.items() if k.startswith("Lnk") or k == "header"}
     if port:
         lines |= {f"a {key}": line for key, line in port.lines.items() if key.startswith("Lnk") or key == "header"}

@@ -24,6 +24,7 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
     TextEntry("environ", r"environ(?:\.json)?$|(?:print)?env(?:\.txt)?$|nccl[._]conf", ("environ.json",)),
     TextEntry("fabric", r"ibqueryerrors|ibswitches|ibhosts|sminfo"),
     TextEntry("fi_info", r"fi_info", ("fi_info -p efa",)),
+    TextEntry("hwloc_xml", r"(?:hwloc|lstopo)[\w.-]{0,60}\.xml$"),
     TextEntry("ibdev2netdev", r"ibdev2netdev", ("ibdev2netdev",)),
     TextEntry("iblinkinfo", r"iblinkinfo"),
     TextEntry("ibnetdiscover", r"ibnetdiscover"),
@@ -44,6 +45,7 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
         "lspci_tree", r"(?:sudo_)?lspci(?:_-[a-zA-Z]+)*_-[a-zA-Z]*t[a-zA-Z]*(?:_-[a-zA-Z]+)*(?:[._](?:txt|log|out))?$"
     ),
     TextEntry("mst_status", r"mst[ _.-]status"),
+    TextEntry("nccl_xml", r"nccl[\w.-]{0,40}topo[\w.-]{0,40}\.xml$|topo\.xml$|virtualTopology\.xml$"),
     TextEntry("numactl", r"numactl(?!.{0,40}-{1,2}s(?:how)?\b)", ("numactl -H",)),
     TextEntry("nvidia_version", r"(?:proc[._])?(?:driver[._])?nvidia[._]version", (), ("/proc/driver/nvidia/version",)),
     TextEntry("perfquery", r"perfquery"),
