@@ -43,15 +43,20 @@ class LiveNode:
 def livenode(capture: Path, folder: Path, nvml: Path | None = None, also: str = "") -> LiveNode:
     """The machine of a capture, its tools and scenario written below `folder`. NVML says what that of the capture
     `nvml` does, by default the same, and the lines `also`."""
-    tools = folder / "tools"
-    tools.mkdir()
-    for program, files in _commands(capture).items():
-        cases = "\n".join(f"  '{arguments}') exec cat '{file}' ;;" for arguments, file in files.items())
-        script = f'#!/bin/sh\ncase "$*" in\n{cases}\n  *) echo "{program}: no such option" >&2; exit 2 ;;\nesac\n'
-        write_tool(tools, program, script)
+    tools = write_tools(capture, folder / "tools")
     scenario = folder / "nvml.txt"
     scenario.write_text("\n".join(nvml_lines(nvml or capture)) + f"\n{also}\n")
     return LiveNode(tools, capture, nvml_environ(scenario))
+
+
+def write_tools(capture: Path, tools: Path) -> Path:
+    """The commands of a capture, in a folder of their own."""
+    tools.mkdir()
+    for program, files in _commands(capture).items():
+        cases = "\n".join(f"  '{arguments}') exec /bin/cat '{file}' ;;" for arguments, file in files.items())
+        script = f'#!/bin/sh\ncase "$*" in\n{cases}\n  *) echo "{program}: no such option" >&2; exit 2 ;;\nesac\n'
+        write_tool(tools, program, script)
+    return tools
 
 
 def write_tool(tools: Path, name: str, script: str) -> None:

@@ -10,6 +10,7 @@ PACKAGE = Path(__file__).parents[1] / "topocheck"
 LAYERS = (
     ("__main__",),
     ("cli",),
+    ("gate", "kit"),
     ("check", "formats", "output", "capture"),
     ("assemble", "judgement"),
     ("policy", "baseline"),

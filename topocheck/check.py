@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from topocheck.assemble import (
     verdict_of,
 )
 from topocheck.build import build
-from topocheck.finding import Finding, NotApplicable, Rule, Skip
+from topocheck.finding import Answer, Finding, NotApplicable, Rule, Skip
 from topocheck.graph import Topology
 from topocheck.judgement import chosen, expecting, judged
 from topocheck.nccl import summary
@@ -28,6 +29,8 @@ from topocheck.report import Coverage, Report, Skipped, SourceLabel
 from topocheck.rules import ALL
 from topocheck.sources.base import Source
 from topocheck.sources.open import open_source
+
+NOTHING: Mapping[str, Answer] = {}
 
 
 class Checked(NamedTuple):
@@ -64,24 +67,37 @@ def check(
     policy = policy or Policy()
     rules = chosen(policy, select, ignore)
     source = open_source(spec, root=root, budget_s=budget_s, tools=tools)
+    return examine(source, rules, policy, started)
+
+
+def examine(
+    source: Source,
+    rules: dict[str, Rule],
+    policy: Policy,
+    started: float,
+    *,
+    set_aside: Mapping[str, Answer] = NOTHING,
+) -> Checked:
+    """Diagnose what a source says. `set_aside`: rules that are not asked, and what is said for them; `started` by
+    time.monotonic()."""
     facts = gather(source)
     node = build(facts, compute_nics=policy.compute_nics)
     host = source.manifest.host or node.machine.hostname
     node = expecting(node, policy, host)
-    answers = ask(node, rules)
+    answers = ask(node, rules, set_aside)
     findings = judged(node, answers.findings, policy, host, datetime.now(timezone.utc).date())
     missing = missing_evidence(node, policy.evidence(live=source.kind == "live"))
     return Checked(_report(source, node, answers, findings, missing, recognised(facts), started), node)
 
 
-def ask(node: Topology, rules: dict[str, Rule]) -> Answers:
+def ask(node: Topology, rules: dict[str, Rule], set_aside: Mapping[str, Answer] = NOTHING) -> Answers:
     """Every rule's answers, sorted into findings, skips and what does not apply; `ALL` in its order."""
     answers = Answers([], [], [])
     for rule in ALL:
         if rule.ID not in rules:
             answers.not_applicable.append((rule.ID, "not selected"))
             continue
-        found = list(rule.check(node))
+        found = [set_aside[rule.ID]] if rule.ID in set_aside else list(rule.check(node))
         answers.findings.extend(a for a in found if isinstance(a, Finding))
         ran = any(isinstance(a, Finding) for a in found)
         for answer in found:
@@ -137,6 +153,7 @@ def _report(
         rows=rows_of(node),
         sockets=machine.sockets,
         recognised=known,
+        rules=tuple(rule.ID for rule in ALL),
         nccl=summary(node),
         not_applicable=tuple(answers.not_applicable),
     )

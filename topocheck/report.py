@@ -119,5 +119,6 @@ class Report:
     sockets: int | None = None
     recognised: bool = True
     not_applicable: tuple[tuple[str, str], ...] = field(default=())  # (rule, reason)
+    rules: tuple[str, ...] = ()  # every rule there is, in the catalogue's order
     nccl: tuple[str, ...] = ()  # what NCCL would make of the node, for -v
     settings: tuple[str, ...] = ()  # the screen's third line after the driver: "IOMMU pt", "GPUDirect dma-buf"

@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from topocheck import __version__
-from topocheck.cli import diagnose, record
+from topocheck.cli import diagnose, gating, record
 from topocheck.errors import TopocheckError
 from topocheck.exits import STYLES, Style, failure_code
 
@@ -23,7 +23,7 @@ def cli() -> None:
     """Inspect the hardware topology of a GPU server and price what is wrong with it."""
 
 
-for command in (diagnose.node, record.capture, diagnose.rules):
+for command in (diagnose.node, gating.gate, record.capture, diagnose.rules):
     cli.add_command(command)
 
 
@@ -59,7 +59,10 @@ def _failed(arguments: list[str], reason: str) -> int:
 
 
 def _asked_style(arguments: list[str]) -> Style:
-    """The exit style of a command line that may be wrong elsewhere."""
+    """The exit style of a command line that may be wrong elsewhere. A gate that was called wrongly lets jobs pass; who
+    tries something by hand wants to be told."""
     words = [word for argument in arguments for word in argument.split("=", 1)]
     named = [value for flag, value in pairwise(words) if flag == "--exit-style"]
-    return next((style for style in STYLES if style in named), "plain")
+    by_hand = {"--show", "--drill"} & set(words)
+    default: Style = "slurm" if arguments[:1] == ["gate"] and not by_hand else "plain"
+    return next((style for style in STYLES if style in named), default)

@@ -17,10 +17,12 @@ from topocheck.output import to_file, to_stdout
 if TYPE_CHECKING:
     from topocheck.report import Report
 
+FORMATS = ("text", "json", "markdown", "junit", "prometheus", "line")
+
 
 @click.command()
 @click.option("--from", "source", metavar="S", help="A capture, a folder of outputs, one file, or - for stdin.")
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("--fail-on", type=click.Choice(FAIL_ON), show_default="error", help="What fails.")
 @click.option("--exit-style", type=click.Choice(STYLES), default="plain", show_default=True, help="Whose exit codes.")
 @click.option("--fail-closed", is_flag=True, help="slurm, nhc: an unknown verdict fails too.")
@@ -60,15 +62,21 @@ def node(
     report = check(source, policy=site, **chosen, root=root, tools=tools, budget_s=budget).report
     if not report.recognised:
         raise TopocheckError(nothing_said(report))
-    text = _render(report, format_, verbose=verbose, to_screen=output is None)
-    to_stdout(text) if output is None else to_file(text, output)
-    return exit_code(
+    code = exit_code(
         exit_style,
         worst=worst([finding.severity for finding in report.findings if not finding.waived]),
         unknown=report.verdict == "unknown",
         fail_on=fail_on or site.fail_on,
         fail_closed=fail_closed,
     )
+    if format_ == "line" and exit_style == "nagios":
+        from topocheck.formats import nagios
+
+        text = nagios.render(report, code)
+    else:
+        text = _render(report, format_, verbose=verbose, to_screen=output is None)
+    to_stdout(text) if output is None else to_file(text, output)
+    return code
 
 
 @click.command()
@@ -83,10 +91,10 @@ def rules(rule: str | None) -> int:
 
 def _render(report: Report, format_: str, *, verbose: bool, to_screen: bool) -> str:
     """The report in the format asked for, as wide and as colourful as where it goes."""
-    if format_ == "json":
-        from topocheck.formats import json
+    if format_ != "text":
+        from importlib import import_module
 
-        return json.render(report)
+        return str(import_module(f"topocheck.formats.{format_}").render(report))
     from topocheck.formats import text
 
     terminal = to_screen and sys.stdout is not None and sys.stdout.isatty()
