@@ -56,6 +56,7 @@ class Device:
     pstate: str | None = None
     vf_of: str | None = None
     is_vf: bool = False
+    tie_unsure: bool = False  # nic: tied to its PCI function by order alone, among cards of several models
     part: Part | None = None
     gpu: GpuState | None = None
     pci: PciFunction | None = None

@@ -39,8 +39,14 @@ def nics_of(said: Said, functions: Mapping[str, PciFunction]) -> list[Device]:
     on_bus = {f.bdf: f for f in functions.values() if is_rdma_nic(f)}
     if not named:
         return [_device(f.bdf, None, f) for f in on_bus.values()]
-    tied = _tie(named, on_bus, functions, said)
-    devices = [_device(name, rdma, tied.get(name)) for name, rdma in named.items()]
+    tied = _tie(named, on_bus, functions)
+    loose = [n for n in sorted(named, key=natural) if n not in tied and named[n].bdf is None]
+    by_order = _tie_in_order(loose, named, [f for f in on_bus.values() if f not in tied.values()], said)
+    unsure = len({f.device_id for f in by_order.values()}) > 1 and any(named[n].model is None for n in by_order)
+    devices = [
+        replace(_device(name, rdma, tied.get(name) or by_order.get(name)), tie_unsure=unsure and name in by_order)
+        for name, rdma in named.items()
+    ]
     return sorted(devices, key=lambda d: natural(d.id))
 
 
@@ -106,30 +112,32 @@ def _tie(
     named: Mapping[str, RdmaDevice],
     on_bus: Mapping[str, PciFunction],
     functions: Mapping[str, PciFunction],
-    said: Said,
 ) -> dict[str, PciFunction]:
-    """RDMA name → PCI function: by address (a name may hold one), by GUID, else in ascending order if counts agree."""
+    """RDMA name → PCI function by what both know: the address (a name may hold one), else the GUID."""
     tied: dict[str, PciFunction] = {}
     for name, rdma in named.items():
         bdf = rdma.bdf or bdf_of_name(name)
         if bdf and bdf in functions:
             tied[name] = functions[bdf]
-    tied |= _by_guid({n: r for n, r in named.items() if n not in tied}, on_bus)
-    taken = {f.bdf for f in tied.values()}
-    loose = [n for n in sorted(named, key=natural) if n not in tied and named[n].bdf is None]
-    free = [f for f in on_bus.values() if f.bdf not in taken]
+    return tied | _by_guid({n: r for n, r in named.items() if n not in tied}, on_bus)
+
+
+def _tie_in_order(
+    loose: list[str], named: Mapping[str, RdmaDevice], free: list[PciFunction], said: Said
+) -> dict[str, PciFunction]:
+    """RDMA name → PCI function in ascending order where the numbers agree; a gap where they do not."""
     if not loose or not free:
-        return tied
+        return {}
     in_order = _in_order(loose, named, free)
     if in_order is None:
         said.gaps.append(
             Gap(free[0].witness, f"{len(free)} NIC functions, {len(loose)} RDMA devices: not known which is which")
         )
-        return tied
+        return {}
     said.assumptions.append(
         f"{len(loose)} RDMA devices and PCI functions are tied in ascending order: no input names both"
     )
-    return tied | in_order
+    return in_order
 
 
 def _by_guid(named: Mapping[str, RdmaDevice], on_bus: Mapping[str, PciFunction]) -> dict[str, PciFunction]:

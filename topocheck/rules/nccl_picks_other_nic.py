@@ -39,6 +39,9 @@ def check(node: Topology) -> Iterator[Answer]:
         yield Skip("no NCCL_* variable in the input")
         return
     wanted = environ.get("NCCL_IB_HCA", "")
+    if all(n.id == n.bdf for n in node.compute_nics):
+        yield Skip("no RDMA name of a NIC in the input")
+        return
     left_out = {gpu: nics for gpu, own in node.assignment.items() if (nics := _left_out(node, own, wanted))}
     if left_out:
         yield _left_out_finding(node, left_out, wanted)

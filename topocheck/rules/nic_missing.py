@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from topocheck.as_built import NicsShort, nics_short, unbound_functions
 from topocheck.facts import PciFunction
-from topocheck.finding import Answer, Finding, NotApplicable, Severity
+from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import Topology
 from topocheck.hardware.platforms import Platform
 from topocheck.missing import Gone, gone_nics, without_own
@@ -47,7 +47,9 @@ def check(node: Topology) -> Iterator[Answer]:
     if flat_tree(node) or unbound:
         return
     without = without_own(node)
-    if without and 2 * len(without) < len(node.gpus):
+    if without and any(n.tie_unsure for n in node.compute_nics):
+        yield Skip("NICs are tied to PCI functions by order alone, among cards of several models", partial=True)
+    elif without and 2 * len(without) < len(node.gpus):
         yield _minority_finding(node, tuple(without))
 
 
