@@ -45,6 +45,7 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
         "lspci_tree", r"(?:sudo_)?lspci(?:_-[a-zA-Z]+)*_-[a-zA-Z]*t[a-zA-Z]*(?:_-[a-zA-Z]+)*(?:[._](?:txt|log|out))?$"
     ),
     TextEntry("mst_status", r"mst[ _.-]status"),
+    TextEntry("nccl_log", r"nccl[\w.-]{0,60}\.(?:log|txt|out)$"),
     TextEntry("nccl_xml", r"nccl[\w.-]{0,40}topo[\w.-]{0,40}\.xml$|topo\.xml$|virtualTopology\.xml$"),
     TextEntry("numactl", r"numactl(?!.{0,40}-{1,2}s(?:how)?\b)", ("numactl -H",)),
     TextEntry("nvidia_version", r"(?:proc[._])?(?:driver[._])?nvidia[._]version", (), ("/proc/driver/nvidia/version",)),

@@ -1,0 +1,221 @@
+"""NCCL's log (NCCL_DEBUG=INFO; the tree and the distances with NCCL_DEBUG_SUBSYS=GRAPH).
+
+node-a:100:200 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:192.0.2.1<0>
+node-a:100:200 [0] NCCL INFO === System : maxBw 48.0 totalBw 370.8 ===
+node-a:100:200 [0] NCCL INFO CPU/0-0 (1/1/2)
+node-a:100:200 [0] NCCL INFO + PCI[48.0] - PCI/0-17000 (1000c0301000100b)
+node-a:100:200 [0] NCCL INFO               + PCI[48.0] - GPU/0-1b000 (0)
+node-a:100:200 [0] NCCL INFO               + PCI[48.0] - NIC/0-1c000
+node-a:100:200 [0] NCCL INFO                             + NET[50.0] - NET/0-0 (0/1/1/50.000000)
+node-a:100:200 [0] NCCL INFO GPU/0-1b000 :GPU/0-1b000 (0/5000.0/LOC) NET/0-0 (4/48.0/PIX) CPU/0-0 (2/48.0/PHB)
+
+Every rank prints all of its node: the first one that does is read. Bandwidths are NCCL's own figures for what a link
+could do, not readings. PHB is what NCCL calls all that meets at one CPU; a path through another GPU (PXN) and NVLink
+say nothing of PCIe distance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from topocheck.facts import (
+    Evidence,
+    Fact,
+    Gap,
+    GpuState,
+    Host,
+    Matrix,
+    PciFunction,
+    RdmaDevice,
+    RdmaPort,
+)
+from topocheck.probes.lines import Line, lines_with, sniffed
+
+INPUT = "NCCL log"
+COMMANDS = ()
+PATHS = ()
+NAME = r"nccl[\w.-]{0,60}\.(?:log|txt|out)$"
+
+_MARK = "NCCL INFO "
+_RANK = re.compile(r"([\w.-]{1,80}):(\d{1,10}):(\d{1,10}) \[-?\d{1,3}\] $")
+_LOOKS = re.compile(r"\[-?\d{1,3}\] NCCL INFO ")
+_TREE = re.compile(
+    r"( *)(\+ \w{2,4}\[\d{1,5}(?:\.\d{1,2})?\] - )(PCI|GPU|NIC|NET|CPU|NVS)/([0-9a-fA-F-]{1,24})(?: \((.{1,200})\))?"
+)
+_CPU = re.compile(r"CPU/([0-9a-fA-F-]{1,24})(?: \(.{1,60}\))?")
+_PATHS_OF = re.compile(r"GPU/([0-9a-fA-F-]{1,24}) :")
+_PATH = re.compile(r"(GPU|NET)/([0-9a-fA-F-]{1,24}) \(\d{1,3}/\d{1,6}(?:\.\d{1,6})?/([A-Z0-9]{2,4})\)")
+_DEVICE = re.compile(r"\[(\d{1,3})\]([\w+-]{1,60}?):(\d{1,2})/(IB|RoCE|IW)?")
+_COMM = re.compile(r"nvmlDev (\d{1,3}) busId ([0-9a-fA-F]{1,12})\b")
+_CLASSES = frozenset({"PIX", "PXB", "PHB", "SYS"})
+_LAYERS = {"IB": "infiniband", "RoCE": "ethernet", "IW": "iwarp"}
+_MAX_GPUS = 64
+_BITS_PER_BYTE = 8
+
+
+@dataclass
+class _Rank:
+    """What one rank printed."""
+
+    host: str
+    functions: dict[str, PciFunction] = field(default_factory=dict)
+    nets: dict[int, tuple[str | None, float | None]] = field(default_factory=dict)  # BDF, Gb/s
+    names: dict[int, RdmaDevice] = field(default_factory=dict)
+    paths: dict[str, tuple[Evidence, dict[tuple[str, str], str]]] = field(default_factory=dict)
+    stack: list[tuple[int, str]] = field(default_factory=list)  # column of what hangs on it, address or ""
+    numa: int | None = None
+    broken: bool = False  # the tree's indentation is lost
+
+
+def sniff(text: str) -> bool:
+    """Whether the text holds lines of NCCL's."""
+    return sniffed(_LOOKS, text)
+
+
+def parse(text: str) -> Iterable[Fact]:
+    """GPUs, NICs and distances of the first host that the log shows."""
+    ranks: dict[str, _Rank] = {}
+    numbers: dict[str, dict[str, int]] = {}  # by host: GPU address → NVML's number
+    for line in lines_with(text, (_MARK,)):
+        before, _, said = line.text.partition(_MARK)
+        match = _RANK.search(before)
+        if match is None:
+            continue
+        rank = ranks.setdefault(match[0], _Rank(match[1]))
+        _read(rank, said, line)
+        if found := _COMM.search(said):
+            numbers.setdefault(rank.host, {})[_bdf(found[2])] = int(found[1])
+    if not ranks:
+        return [Gap(INPUT, "no line of NCCL's in it")]
+    hosts = list(dict.fromkeys(rank.host for rank in ranks.values()))
+    own = [rank for rank in ranks.values() if rank.host == hosts[0]]
+    rank = next((r for r in own if r.paths), next((r for r in own if r.functions), own[0]))
+    facts = [Host(INPUT, hostname=hosts[0]), *_facts(rank, numbers.get(hosts[0], {}))]
+    if len(hosts) > 1:
+        facts.append(Gap(INPUT, f"{len(hosts)} hosts in one log: only {hosts[0]} is read"))
+    return facts
+
+
+def _read(rank: _Rank, said: str, line: Line) -> None:
+    if said.startswith("NET/IB : Using "):
+        for number, name, port, layer in _DEVICE.findall(said.partition(";")[0]):
+            _add_name(rank, int(number), name, int(port), layer, line)
+    elif match := _PATHS_OF.match(said):
+        cells = {(kind, end): word for kind, end, word in _PATH.findall(said[match.end() :])}
+        rank.paths[_bdf(match[1])] = (line.evidence(INPUT), cells)
+    elif match := _CPU.fullmatch(said.rstrip()):
+        rank.numa, rank.stack = _number(match[1]), [(0, "")]
+    elif rank.stack and (match := _TREE.fullmatch(said.rstrip())):
+        _add_branch(rank, match, line)
+    elif said.startswith("==="):
+        rank.stack = []
+
+
+def _add_name(rank: _Rank, number: int, name: str, port: int, layer: str, line: Line) -> None:
+    evidence = line.evidence(INPUT)
+    read = RdmaPort(port, state="active", link_layer=_LAYERS.get(layer), lines={"state": evidence})
+    rank.names[number] = RdmaDevice(INPUT, name, ports=(read,), line=evidence)
+
+
+def _add_branch(rank: _Rank, match: re.Match[str], line: Line) -> None:
+    """One branch of the tree; it hangs on the last one whose own branches stand in its column."""
+    column, kind, ends = len(match[1]), match[3], _column_of(match)
+    while rank.stack and rank.stack[-1][0] > column:
+        rank.stack.pop()
+    if not rank.stack or rank.stack[-1][0] != column:
+        rank.broken, rank.stack = True, []
+        return
+    above = rank.stack[-1][1]
+    if kind == "NET":
+        bracket = (match[5] or "").split("/")
+        rate = float(bracket[-1]) * _BITS_PER_BYTE if re.fullmatch(r"\d{1,4}\.\d{1,6}", bracket[-1]) else None
+        rank.nets[_number(match[4]) or 0] = (above or None, rate)
+    elif match[2].startswith("+ PCI") and kind in ("PCI", "GPU", "NIC") and len(rank.functions) < _MAX_GPUS * 16:
+        bdf = _bdf(match[4])
+        rank.functions[bdf] = _function(bdf, kind, match[5] or "", above, rank.numa, line)
+        rank.stack.append((ends, bdf))
+
+
+def _is_broken(rank: _Rank) -> bool:
+    """Whether blanks were lost: then switches hold nothing and networks hang on a CPU, which NCCL never prints."""
+    holding = {function.parent for function in rank.functions.values()}
+    empty = any(function.is_bridge and bdf not in holding for bdf, function in rank.functions.items())
+    return rank.broken or empty or any(above is None for above, _ in rank.nets.values())
+
+
+def _column_of(match: re.Match[str]) -> int:
+    """The column in which the branches of this one begin: below the end of its own connection."""
+    return len(match[1]) + len(match[2])
+
+
+def _function(bdf: str, kind: str, ids: str, above: str, numa: int | None, line: Line) -> PciFunction:
+    function = PciFunction(
+        bdf, INPUT, numa_node=numa, parent=above, root=None if above else f"cpu{numa}",
+        lines={"header": line.evidence(INPUT)},
+    )  # fmt: skip
+    if kind == "GPU":
+        return replace(function, class_id="0302", vendor_id="10de")
+    if kind == "PCI":
+        named = re.fullmatch(r"[0-9a-f]{16}", ids)
+        vendor, device = (ids[:4], ids[4:8]) if named else (None, None)
+        return replace(
+            function, class_id="0604", is_bridge=True, port_type="upstream", vendor_id=vendor, device_id=device
+        )
+    return function
+
+
+def _facts(rank: _Rank, numbers: dict[str, int]) -> Iterator[Fact]:
+    if _is_broken(rank):
+        yield Gap(INPUT, "the tree's indentation was lost on the way: only the distances are read")
+    else:
+        yield from rank.functions.values()
+    gpus = sorted(rank.paths or {bdf for bdf, f in rank.functions.items() if f.class_id == "0302"})[:_MAX_GPUS]
+    numbered = all(bdf in numbers for bdf in gpus)
+    index = {bdf: numbers[bdf] if numbered else i for i, bdf in enumerate(gpus)}
+    for bdf in gpus:
+        line = rank.paths[bdf][0] if bdf in rank.paths else rank.functions[bdf].lines["header"]
+        yield GpuState(INPUT, index[bdf], bdf=bdf, lines={"bdf": line})
+    for number, device in rank.names.items():
+        address, rate = rank.nets.get(number, (None, None))
+        port = replace(device.ports[0], rate_gbit_per_s=rate)
+        yield replace(device, bdf=None if _is_broken(rank) else address, ports=(port,))
+    yield from _matrix(rank, index)
+    if not gpus:
+        yield Gap(INPUT, "no tree and no distances in it (NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH prints them)")
+
+
+def _matrix(rank: _Rank, index: dict[str, int]) -> Iterator[Fact]:
+    """The distances as a matrix of GPUs and NICs; those that NVLink or another GPU's NIC hide are left out."""
+    nics = {number: device.name for number, device in rank.names.items()}
+    cells: dict[tuple[str, str], str] = {}
+    lines: dict[str, Evidence] = {}
+    for bdf, (line, paths) in rank.paths.items():
+        row = f"GPU{index[bdf]}"
+        lines[row] = line
+        for (kind, end), word in paths.items():
+            column = nics.get(_number(end) or 0) if kind == "NET" else _gpu_name(index, end)
+            if column and column != row and word in _CLASSES:
+                cells[(row, column)] = word
+                if kind == "NET":
+                    cells[(column, row)] = word
+    if cells:
+        names = (*sorted(lines), *nics.values())
+        yield Matrix(INPUT, names, cells, {}, {}, has_affinity=False, has_node=False, lines=lines)
+
+
+def _gpu_name(index: dict[str, int], end: str) -> str | None:
+    number = index.get(_bdf(end))
+    return None if number is None else f"GPU{number}"
+
+
+def _bdf(identifier: str) -> str:
+    """ "0-1b000", "1B000" or "0-100001b000": domain, bus, device and function in one number, behind the system's."""
+    packed = int(identifier.rpartition("-")[2] or "0", 16)
+    return f"{packed >> 20:04x}:{packed >> 12 & 0xFF:02x}:{packed >> 4 & 0xFF:02x}.{packed & 0xF & 7}"
+
+
+def _number(identifier: str) -> int | None:
+    digits = identifier.rpartition("-")[2]
+    return int(digits, 16) if digits else None
