@@ -10,9 +10,10 @@ PACKAGE = Path(__file__).parents[1] / "topocheck"
 LAYERS = (
     ("__main__",),
     ("cli",),
+    ("drawings", "launch"),
     ("gate", "kit"),
     ("check", "formats", "output", "capture"),
-    ("assemble", "judgement"),
+    ("assemble", "judgement", "hops"),
     ("policy", "baseline"),
     ("report", "toml_file", "exits"),
     ("rules", "pricing", "follows"),
@@ -33,8 +34,8 @@ LAYERS = (
 BELOW_ALL = ("__init__", "errors", "hardware")  # the version, the exceptions, the figures: importable by all
 FRIENDS = {("graph", "view"), ("view", "graph"), ("hardware", "facts")}
 SLOW = {
-    "networkx": ("graph", "view", "build", "model"),
-    "rich": ("formats",),
+    "networkx": ("graph", "view", "build", "model", "drawings"),
+    "rich": ("formats", "drawings"),
     "psutil": ("sources",),
     "pynvml": ("sources",),
 }

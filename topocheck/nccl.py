@@ -144,3 +144,16 @@ def _nics_in_words(node: Topology, gpu: str, nics: tuple[Device, ...]) -> str:
     direct = {rdma_is_direct(node, node.by_id[gpu], n) for n in nics}
     way = "" if direct <= {True, None} else " through host memory"
     return f"{gpu} {'+'.join(n.id for n in nics) or 'none it could use'}{way}"
+
+
+def pair_in_words(node: Topology, a: Device, b: Device) -> str:
+    """How NCCL would move data between two devices."""
+    gpus = [d for d in (a, b) if d.kind == "gpu"]
+    if len(gpus) == 2:
+        way = {"NVL": "peer-to-peer over NVLink", "PCIe": "peer-to-peer over PCIe", "SHM": "through host memory (SHM)"}
+        return way.get(p2p_class(node, a, b), "class of the pair not in the input")
+    if not gpus:
+        return "no traffic between two NICs"
+    direct = rdma_is_direct(node, gpus[0], b if a.kind == "gpu" else a)
+    ways = {True: "GPUDirect RDMA", False: "through host memory: no GPUDirect RDMA for this pair"}
+    return "GPUDirect RDMA or not: kernel, modules or class not in the input" if direct is None else ways[direct]

@@ -1,0 +1,1 @@
+"""The node as a picture: one file a format."""
