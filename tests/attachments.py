@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from topocheck.graph import Topology
+from topocheck.graph import Device, Topology
 from topocheck.probes.smi_gpu import _FIELDS
 
 RULE = "_" * 44
@@ -166,6 +166,33 @@ def _nccl_pci(node: Topology, bdf: str, below: dict[str, list[str]], depth: int)
         attributes = f'name="{device.id}" dev="0" speed="{device.rate_gbit_per_s or 0:.0f}000" port="{port.port}"'
         inner.append(f'{pad}  <nic><net {attributes} guid="0x{device.id.encode().hex()}" gdr="1"/></nic>')
     return [f'{pad}<pci busid="{bdf}" class="0x{function.class_id}00" {ids} {speed}>', *inner, f"{pad}</pci>"]
+
+
+def nccl_log(node: Topology) -> str:
+    """What one rank prints of the node with NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH: the NICs and the distances."""
+    nics = [nic for nic in node.nics if nic.state == "active"]
+    said = ["NET/IB : Using " + " ".join(f"[{i}]{nic.id}:1/IB" for i, nic in enumerate(nics))]
+    numbers = [gpu.id.removeprefix("gpu") for gpu in node.gpus]
+    said += [
+        f"comm 0x1 rank {i} nranks {len(numbers)} cudaDev {i} nvmlDev {i} busId {_packed(gpu)}"
+        for i, gpu in zip(numbers, node.gpus, strict=True)
+    ]
+    for gpu in node.gpus:
+        near = (f"NET/0-{i:x} (4/24.0/{_nccl_word(node, gpu.id, nic.id)})" for i, nic in enumerate(nics))
+        said.append(f"GPU/0-{_packed(gpu)} :GPU/0-{_packed(gpu)} (0/5000.0/LOC) {' '.join(near)}")
+    return "".join(f"node-a:100:200 [0] NCCL INFO {line}\n" for line in said)
+
+
+def _packed(gpu: Device) -> str:
+    domain, bus, rest = (gpu.bdf or "").split(":")
+    device, function = rest.split(".")
+    return f"{int(domain, 16) << 20 | int(bus, 16) << 12 | int(device, 16) << 4 | int(function):x}"
+
+
+def _nccl_word(node: Topology, gpu: str, nic: str) -> str:
+    """NCCL knows no host bridges: what meets at one CPU is PHB."""
+    word = node.pcie_class(gpu, nic) or "SYS"
+    return "PHB" if word == "NODE" else word
 
 
 def _mask(cpus: str) -> str:
