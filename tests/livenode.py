@@ -99,12 +99,12 @@ def nvml_lines(capture: Path) -> Iterator[str]:
     for number, gpu in enumerate(gpus):
         yield from _gpu_lines(number, gpu)
     for option in "sR":
-        text = (capture / f"nvidia-smi_nvlink_-{option}").read_text()
+        text = _said(capture / f"nvidia-smi_nvlink_-{option}")
         for fact in smi_nvlink.parse(text, command=f"nvidia-smi nvlink -{option}"):
             if isinstance(fact, NvlinkGpu):
                 yield from _nvlink_lines(fact)
     for key, letter in (("p2p_read", "r"), ("p2p_write", "w")):
-        text = (capture / f"nvidia-smi_topo_-p2p_{letter}").read_text()
+        text = _said(capture / f"nvidia-smi_topo_-p2p_{letter}")
         for fact in smi_p2p.parse(text, command=f"nvidia-smi topo -p2p {letter}"):
             if isinstance(fact, P2pMatrix):
                 yield from (f"{key} {a[3:]} {b[3:]} {STATUS[cell]}" for (a, b), cell in fact.cells.items())
@@ -112,6 +112,10 @@ def nvml_lines(capture: Path) -> Iterator[str]:
         if isinstance(fact, Matrix):
             for a, b in permutations([n for n in fact.names if n.startswith("GPU")], 2):
                 yield f"ancestor {a[3:]} {b[3:]} {ANCESTORS.get(fact.cells.get((a, b), ''), 50)}"
+
+
+def _said(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
 
 
 def _gpu_lines(number: int, gpu: GpuState) -> Iterator[str]:

@@ -32,18 +32,17 @@ def gpus_of(said: Said, functions: Mapping[str, PciFunction]) -> list[Device]:
 
 def _tie_lost(said: Said, functions: Mapping[str, PciFunction]) -> None:
     """NVML knows a lost GPU's number, nvidia-smi and the bus its address: as many of both are the same, in order."""
-    numbered = {s.bdf for s in said.gpus if s.index is not None and s.bdf}
-    placed = {s.index for s in said.gpus if s.index is not None and s.bdf}
-    loose = {s.index for s in said.gpus if s.lost and s.index is not None} - placed
-    gone = {s.bdf for s in said.gpus if s.lost and s.bdf} | {f.bdf for f in functions.values() if is_gpu(f) and f.dead}
-    free = sorted(bdf for bdf in gone - numbered if bdf)
-    if loose and len(loose) == len(free):
-        bdfs = dict(zip(sorted(n for n in loose if n is not None), free, strict=True))
-        numbers = {bdf: number for number, bdf in bdfs.items()}
-        said.gpus = [
-            replace(s, bdf=bdfs[s.index]) if s.index in bdfs else replace(s, index=numbers.get(s.bdf or "", s.index))
-            for s in said.gpus
-        ]
+    bdfs: dict[int | None, str] = {s.index: s.bdf for s in said.gpus if s.index is not None and s.bdf}
+    loose = sorted({s.index for s in said.gpus if s.lost and s.index is not None} - bdfs.keys())
+    gone = {s.bdf for s in said.gpus if s.lost} | {f.bdf for f in functions.values() if is_gpu(f) and f.dead}
+    free = sorted(bdf for bdf in gone - set(bdfs.values()) if bdf)
+    if len(loose) == len(free):
+        bdfs |= dict(zip(loose, free, strict=True))
+    numbers: dict[str | None, int | None] = {bdf: number for number, bdf in bdfs.items()}
+    for i, s in enumerate(said.gpus):
+        if s.lost:
+            number = s.index if s.index is not None else numbers.get(s.bdf)
+            said.gpus[i] = replace(s, index=number, bdf=s.bdf or bdfs.get(number))
 
 
 def _number(gpu: Device) -> tuple[int, str]:
