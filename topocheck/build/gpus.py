@@ -93,7 +93,7 @@ def _nvlinks_by_index(listings: list[NvlinkGpu]) -> dict[int, NvlinkGpu]:
 
 
 def _join_ports(a: NvlinkPort, b: NvlinkPort) -> NvlinkPort:
-    lower, higher = sorted((a.errors, b.errors), key=lambda errors: sum(count for _, count in errors))
+    lower, higher = sorted((a.errors, b.errors), key=lambda errors: (bool(errors), sum(count for _, count in errors)))
     rose = bool(lower) and lower != higher
     return NvlinkPort(
         a.link,
