@@ -1,24 +1,38 @@
-"""What it takes to put the gate to work elsewhere, one file or more a caller: `topocheck gate --show NAME`."""
+"""What it takes to put the gate to work elsewhere: `topocheck gate --show NAME` prints it, as it is to be installed."""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 _FILES = {
-    "slurm": ("prolog.sh", "drain.sh", "healthcheck.sh"),
+    "slurm": ("prolog.sh",),
+    "slurm-drain": ("drain.sh",),
+    "slurm-healthcheck": ("healthcheck.sh",),
     "nhc": ("nhc.conf",),
     "npd": ("npd.json",),
     "nagios": ("nagios.cfg",),
-    "node-exporter": ("textfile.service", "textfile.timer", "rules.yml", "dashboard.json"),
-    "systemd": ("gate.service", "gate.timer"),
+    "node-exporter": ("topocheck-textfile.service", "topocheck-textfile.timer"),
+    "prometheus": ("rules.yml",),
+    "grafana": ("dashboard.json",),
+    "systemd": ("topocheck-gate.service", "topocheck-gate.timer"),
 }
 KIT = tuple(_FILES)
+_USUAL = "/usr/local/bin/topocheck"
 
 
 def text_of(name: str) -> str:
-    """The files of one caller, each below a line with its name; one alone as it is."""
+    """What is installed for one caller, with the path of the topocheck that is asked; of two files each below its
+    name."""
     folder = Path(__file__).parent
-    texts = {file: (folder / file).read_text("utf-8") for file in _FILES[name]}
+    texts = {file: (folder / file).read_text("utf-8").replace(_USUAL, _own_path()) for file in _FILES[name]}
     if len(texts) == 1:
         return next(iter(texts.values()))
-    return "".join(f"### {file}\n{text}\n" for file, text in texts.items()).removesuffix("\n")
+    return "\n".join(f"# /etc/systemd/system/{file}\n{text}" for file, text in texts.items())
+
+
+def _own_path() -> str:
+    """Where this program lies, where it is a program of that name."""
+    path = Path(sys.argv[0]).absolute()
+    return str(path) if path.name == "topocheck" and os.access(path, os.X_OK) and " " not in str(path) else _USUAL
