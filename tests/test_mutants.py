@@ -1,0 +1,99 @@
+"""What the mutation check (tests/mutate.py) found and no other test noticed: whom a rule does not speak of, and why."""
+
+import nodes
+import pytest
+from diagnosis import diagnose
+from nodesim import Numbering, facts, place
+from nodesim.spec import Gpu, HostBridge, Link, Nic, Node, Switch
+
+from topocheck.check import ask, check
+from topocheck.rules import ALL
+
+RULES = {rule.ID: rule for rule in ALL}
+# No port counters, LLDP, CPU mask, NCCL variables and IOMMU types are in our captures unless a fault puts them there.
+UNREAD = {"AFF005", "AFF006", "NET003", "NET008", "P2P003", "RAIL002"}
+# Healthy node -> rules skipped, skipped in part, not applicable, notes: by rules.md and by what is captured
+ANSWERS = {
+    # no fabric state before Hopper; InfiniBand has no MTU and no IP rails; two GPUs share an uplink: a note
+    "dgx-a100": (UNREAD, {"RAIL001"}, {"P2P004", "NVL005", "NET007", "RAIL004"}, {"PCI005"}),
+    "hgx-h100": (UNREAD, {"RAIL001"}, {"P2P004", "NET007", "RAIL004"}, set()),
+    "hgx-h100-pairs": (UNREAD, {"RAIL001"}, {"P2P004", "NET007", "RAIL004"}, {"PCI005"}),
+    # RoCE with LLDP and an environment; its capture has no p2p matrix, no NUMA balancing and no kernel log
+    "hgx-h100-roce": (
+        {"NVL004", "NET003", "NET008", "P2P001", "P2P003", "NUM003"},
+        {"GPU004"},
+        {"P2P004"},
+        set(),
+    ),
+    # Grace: GPUs hang on C2C, not on PCIe
+    "gb200-tray": (
+        UNREAD - {"P2P003"},
+        {"RAIL001"},
+        {"PCI005", "PCI008", "P2P002", "P2P003", "P2P004", "AFF002", "NET007", "RAIL004"},
+        {"PCI006"},
+    ),
+    # a VM with EFA: no ports, no rails, ACS is needed
+    "p5-vm": (
+        {"AFF005", "NET003", "NET008"},
+        set(),
+        {"P2P002", "P2P003", "P2P004", "AFF004", "AFF006", "NET006", "NET007"}
+        | {"RAIL001", "RAIL002", "RAIL003", "RAIL004"},
+        set(),
+    ),
+    # cards without NVLink, NICs beside the CPU; sleeping links are judged in part
+    "pcie-box": (
+        UNREAD,
+        {"PCI002", "RAIL001"},
+        {"P2P004", "NVL001", "NVL002", "NVL003", "NVL004", "NVL005", "NET007", "RAIL004"},
+        {"AFF002"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_rules_say_of_a_healthy_node(name):
+    answers = ask(check(str(nodes.healthy(name))).topology, RULES)
+    skipped, partial, not_applicable, notes = ANSWERS[name]
+    assert {s.rule for s in answers.skipped if not s.partial} == skipped
+    assert {s.rule for s in answers.skipped if s.partial} == partial
+    assert {rule for rule, _ in answers.not_applicable} == not_applicable
+    assert {(f.rule, f.severity) for f in answers.findings} == {(rule, "info") for rule in notes}
+
+
+# GPUs and NICs on one switch, cards without NVLink -> whom a rule cannot be about
+NVLINK = {"NVL001", "NVL002", "NVL003", "NVL004", "NVL005", "P2P004"}
+NO_PAIR = {"PCI005", "GPU002", "P2P001", "P2P003", "VIRT001"}  # VIRT001 says "bare metal" where there is a pair
+RAILS = {"RAIL001", "RAIL002", "RAIL003", "RAIL004"}
+NO_NIC = {"PCI004", "AFF001", "AFF002", "AFF003", "AFF004", "AFF006", "NET001", "NET002", "NET003", "NET004", "NET005"}
+NO_NIC |= {"NET006", "NET007", "NET008"} | RAILS
+NO_GPU = {"PCI008", "GPU001", "GPU004", "GPU005", "GPU006", "P2P002", "AFF001", "AFF002", "AFF003", "AFF004", "AFF005"}
+NO_GPU |= {"AFF006", "NUM003", "NET005", "NET007"} | RAILS
+NOT_APPLICABLE = {
+    (1, 0): NVLINK | NO_PAIR | NO_NIC | {"P2P002"},
+    (1, 1): NVLINK | NO_PAIR | RAILS | {"AFF001", "AFF003", "NET006", "NET007"},
+    (2, 0): NVLINK | NO_NIC | {"VIRT001"},
+    (2, 1): NVLINK | RAILS | {"AFF001", "NET006", "NET007", "VIRT001"},
+    (0, 2): NVLINK | NO_PAIR | NO_GPU,
+    (1, 2): NVLINK | NO_PAIR | {"AFF003", "NET007", "RAIL004"},
+    (2, 2): NVLINK | {"NET007", "RAIL004", "VIRT001"},
+}
+
+
+def switched(gpus, nics):
+    children = [Gpu(f"g{i}", "l40s", Link(4, 16)) for i in range(gpus)]
+    children += [Nic(f"n{i}", "cx7-ndr", Link()) for i in range(nics)]
+    held = (Switch("s0", tuple(children), Link()),)
+    return diagnose(facts(place(Node(bridges=(HostBridge("b0", 0, held),)), Numbering())))
+
+
+@pytest.mark.parametrize(("gpus", "nics"), NOT_APPLICABLE)
+def test_of_whom_there_is_none_a_rule_says_so(gpus, nics):
+    diagnosis = switched(gpus, nics)
+    assert {rule for rule, _ in diagnosis.answers.not_applicable} == NOT_APPLICABLE[gpus, nics]
+    assert diagnosis.grave == []
+
+
+def test_two_gpus_share_the_only_nic():
+    (shared,) = (f for f in switched(2, 1).answers.findings if f.rule == "AFF003")
+    assert shared.severity == "info"
+    assert [f for f in switched(1, 1).answers.findings if f.rule == "AFF003"] == []
