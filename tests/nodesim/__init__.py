@@ -7,9 +7,11 @@ capture(layout, folder)            every command's output in the real tools' for
 sysfs(layout, folder)              a /sys that real lspci and lstopo read
 """
 
+from nodesim.capture import capture
 from nodesim.facts import INPUTS, facts
 from nodesim.layout import Layout, Numbering, place
 from nodesim.spec import Gpu, HostBridge, Link, Nic, Node, NvSwitch, Port, Switch
+from nodesim.sysfs import sysfs
 
 __all__ = [
     "INPUTS",
@@ -23,6 +25,8 @@ __all__ = [
     "NvSwitch",
     "Port",
     "Switch",
+    "capture",
     "facts",
     "place",
+    "sysfs",
 ]

@@ -31,6 +31,10 @@ from topocheck.facts import (
 INPUTS = frozenset({"lspci", "topo", "p2p", "query", "nvlink", "numa", "rdma", "host"})
 _LSPCI, _QUERY, _TOPO = "lspci -vv", "nvidia-smi -q -x", "nvidia-smi topo -m"
 _PORT_TYPES = {"root": "root", "upstream": "upstream", "downstream": "downstream"}
+MODULES = frozenset({
+    "nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "rdma_cm",
+    "iw_cm", "ib_cm", "nvme", "nvme_core", "ext4", "jbd2", "mbcache", "ipmi_si", "ipmi_msghandler", "i2c_core", "tls",
+})  # fmt: skip
 _ACS_CAP = frozenset({"SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "DirectTrans"})
 _ACS_ON = frozenset({"SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd"})
 
@@ -107,7 +111,7 @@ def _state(g: NamedGpu) -> GpuState:
         return GpuState(_QUERY, g.index, bdf=f.bdf, lost=text, lines={"lost": _line(_QUERY, text)})
     fabric = (gpu.fabric or ("N/A", "N/A")) if part.has_fabric else ("N/A", "N/A")
     health = (("Bandwidth", "N/A"), ("Route Unhealthy", "True" if gpu.unhealthy_route else "N/A"))
-    values = dict(
+    values = dict(  # noqa: C408
         pstate=gpu.pstate, gen=f.gen, gen_max=gpu.link.can_gen, gen_device_max=f.max_gen,
         gen_host_max=gpu.link.port_gen, width=f.width, width_max=gpu.link.can_width, fabric_state=fabric[0],
         fabric_status=fabric[1], mig=gpu.mig, power_limit_w=float(gpu.power_w or part.power_w),
@@ -195,11 +199,12 @@ def _device(n: NamedNic) -> RdmaDevice:
     witness, part = "ibstat", n.nic.part
     infiniband = n.layer == "infiniband"
     up = n.port.state == "active"
-    values = dict(
-        state=n.port.state, physical=n.port.physical, link_layer=n.layer, mtu=n.port.mtu, lid=n.lid if infiniband else 0,
-        rate_gbit_per_s=float(n.rate if up else 10 if infiniband else 40),
+    values = dict(  # noqa: C408
+        state=n.port.state, physical=n.port.physical, link_layer=n.layer, mtu=n.port.mtu,
+        lid=n.lid if infiniband else 0, rate_gbit_per_s=float(n.rate if up else 10 if infiniband else 40),
     )  # fmt: skip
     lines = {key: _line(witness, f"{key}: {value}") for key, value in values.items()}
+    lines["gids"] = _line(witness, "GID[0]")
     port = RdmaPort(
         1, max_mtu=4096, sm_lid=1 if infiniband else 0, guid=n.guid, netdev=n.netdev,
         subnet="fe80:0000:0000:0000" if infiniband else None, gids=() if infiniband else gids(n), lines=lines, **values,
@@ -228,9 +233,8 @@ def _host(layout: Layout) -> Iterator[Fact]:
     )
     kernel = _line("/proc/cmdline", "ro iommu=pt")
     yield Host("/proc/cmdline", cmdline="ro iommu=pt", line=kernel)
-    yield Host(
-        "lscpu", arch="x86_64", sockets=node.sockets, virtual=False, line=_line("lscpu", f"Socket(s): {node.sockets}")
-    )
+    yield Host("lscpu", arch="x86_64", sockets=node.sockets, line=_line("lscpu", f"Socket(s): {node.sockets}"))
+    yield Host("/proc/cpuinfo", virtual=False)
     yield Host("uname -r", kernel=node.kernel, line=_line("uname -r", node.kernel))
     yield Host("/proc/modules", modules=frozenset(modules), peermem=node.peermem, line=_line("/proc/modules", "nvidia"))
     yield Host("/proc/driver/nvidia/version", driver=node.driver_version, open_driver=node.open_driver,

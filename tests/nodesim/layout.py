@@ -168,7 +168,7 @@ class Layout:
         return chain
 
 
-def place(node: Node, numbering: Numbering = Numbering()) -> Layout:  # noqa: B008 (frozen)
+def place(node: Node, numbering: Numbering = Numbering()) -> Layout:
     """Every function of the node with its address."""
     order = numbering.order or tuple(range(len(node.bridges)))
     found: list[Function] = []

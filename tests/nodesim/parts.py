@@ -124,7 +124,8 @@ SWITCH_CHIPS = {
     4: BridgePart("1000", "c010", "Broadcom / LSI PEX880xx PCIe Gen 4 Switch"),
 }
 CPUS = {
-    "intel": Cpu("GenuineIntel", "Intel(R) Xeon(R) Platinum 8480+", BridgePart("8086", "352a", "Intel Corporation Device"),
+    "intel": Cpu("GenuineIntel", "Intel(R) Xeon(R) Platinum 8480+",
+                 BridgePart("8086", "352a", "Intel Corporation Device"),
                  BridgePart("8086", "09a2", "Intel Corporation Ice Lake Memory Map/VT-d")),
     "amd": Cpu("AuthenticAMD", "AMD EPYC 9454 48-Core Processor",
                BridgePart("1022", "14ab", "Advanced Micro Devices, Inc. [AMD] Device"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from hypothesis import strategies as st
+
 from nodesim.layout import Numbering
 from nodesim.parts import GPUS, NICS, GpuPart, NicPart
 from nodesim.spec import Child, Gpu, HostBridge, Link, Nic, Node, NvSwitch, Port, Switch
@@ -57,22 +58,29 @@ def shapes(draw: st.DrawFn) -> Shape:
     nics = draw(st.sampled_from(("none", "own", "own", "shared", "cpu")))
     if nics == "shared" and (per_group == 1 or not switched):
         nics = "own"
+    sockets, numa_per_socket = draw(st.integers(1, 2)), draw(st.sampled_from((1, 1, 2, 4)))
     nic = draw(st.sampled_from(COMPUTE))
+    each = draw(st.sampled_from((1, 1, 2))) if total <= 8 and NICS[nic].ports == 1 else 1
+    groups = total // per_group
+    homes = len({group * sockets * numa_per_socket // groups for group in range(groups)})
+    ports = homes * each * NICS[nic].ports
+    if nics == "cpu" and ports > total and ports % total:  # a card without a GPU would be another role
+        nic, each = "cx6-hdr", 1
     storage = [key for key, part in NICS.items() if part.rate < NICS[nic].rate]
     return Shape(
         gpu=gpu,
-        groups=total // per_group,
+        groups=groups,
         per_group=per_group,
         switched=switched,
         nested=draw(st.sampled_from(("", "", "gpus", "nics"))) if switched else "",
         nics=nics,
         nic=nic,
-        each=draw(st.sampled_from((1, 1, 2))) if total <= 8 and NICS[nic].ports == 1 else 1,
+        each=each,
         second_port=draw(st.sampled_from(("active", "down"))),
         storage=draw(st.sampled_from((None, *storage))) if storage and nics != "none" else None,
         storage_count=draw(st.integers(1, 2)),
-        sockets=draw(st.integers(1, 2)),
-        numa_per_socket=draw(st.sampled_from((1, 1, 2, 4))),
+        sockets=sockets,
+        numa_per_socket=numa_per_socket,
         cpu=draw(st.sampled_from(("intel", "amd"))),
         slot_gen=draw(st.sampled_from((5, 5, 4))),
         nic_slot_gen=draw(st.sampled_from((5, 5, 4))),
@@ -107,7 +115,7 @@ def build(shape: Shape) -> Node:
     maker = _Maker(shape)
     maker.groups()
     maker.storage()
-    node = Node(
+    return Node(
         bridges=tuple(maker.bridges),
         sockets=shape.sockets,
         numa_per_socket=shape.numa_per_socket,
@@ -115,7 +123,6 @@ def build(shape: Shape) -> Node:
         fabric=maker.fabric,
         bridged=tuple(zip(maker.gpus[::2], maker.gpus[1::2], strict=False)) if maker.fabric == "bridges" else (),
     )
-    return node
 
 
 class _Maker:
@@ -204,7 +211,12 @@ class _Maker:
         part = NICS[shape.storage]
         for i in range(shape.storage_count):
             numa = i % (shape.sockets * shape.numa_per_socket)
-            card = Nic(self._uid("n"), part.key, Link(part.gen, 16 if part.rate > 25 else 8), (Port(),) * part.ports)
+            card = Nic(
+                self._uid("n"),
+                part.key,
+                Link(part.gen, 16 if part.rate > 25 else 8, shape.nic_slot_gen),
+                (Port(),) * part.ports,
+            )
             self._bridge(numa, (replace(card, intent="storage"),))
 
     def _bridge(self, numa: int, children: tuple[Child, ...]) -> None:

@@ -145,7 +145,7 @@ class HostBridge:
     children: tuple[Child, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Node:
     """The node. fabric: how GPUs are joined: nvswitch, mesh (of four), bridges (the pairs), none."""
 
@@ -165,6 +165,11 @@ class Node:
     iommu: str = "identity"
     driver_version: str = "580.95.05"
     host: str = "sim-a01"
+
+    def __repr__(self) -> str:
+        """In a few words: 2 sockets × 1, nvswitch: b0@0[s0(g0:h100 n0:cx7-ndr)] …"""
+        trees = " ".join(f"{b.uid}@{b.numa}[{' '.join(map(_drawn, b.children))}]" for b in self.bridges)
+        return f"<{self.sockets} sockets × {self.numa_per_socket}, {self.fabric} {self.bridged or ''}: {trees}>"
 
     @property
     def cpu(self) -> Cpu:
@@ -220,6 +225,12 @@ class Node:
                 replace(b, children=(*b.children, child)) if b.uid == into else b for b in self.bridges
             )
         return self.changed(into, grow)
+
+
+def _drawn(child: Child) -> str:
+    if isinstance(child, Switch):
+        return f"{child.uid}({' '.join(map(_drawn, child.children))})"
+    return f"{child.uid}:{getattr(child, 'part_key', 'nvswitch')}"
 
 
 def _under(
