@@ -45,6 +45,9 @@ def why_not(node: Topology) -> str | None:
     return None
 
 
+UNPLACED = "no input places the GPUs and NICs: no lspci, no nvidia-smi topo -m"
+
+
 def flat_tree(node: Topology) -> bool:
     """A VM that shows every pair at one distance says nothing of distance; nor does a matrix without affinity whose
     pairs are all SYS or all PHB."""

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.finding import Answer, Finding, NotApplicable
+from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import Topology
 from topocheck.hardware.network import FAR_BRIDGE_LOSS
 from topocheck.model import Scenario
-from topocheck.nearness import Service, flat_tree, row_of, services, why_not
+from topocheck.nearness import UNPLACED, Service, flat_tree, row_of, services, why_not
 from topocheck.patches import AddNic, MoveNic
 
 ID = "AFF002"
@@ -30,6 +30,9 @@ def check(node: Topology) -> Iterator[Answer]:
     reason = why_not(node)
     if reason or flat_tree(node):
         yield NotApplicable(reason or "a flat PCIe tree says nothing of distance")
+        return
+    if not services(node):
+        yield Skip(UNPLACED)
         return
     served = [s for s in services(node) if not (s.gpu.part and s.gpu.part.c2c)]
     if not served:

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.finding import Answer, Finding, NotApplicable, Severity
+from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import Topology
 from topocheck.hardware.network import FAR_SOCKET_LOSS
 from topocheck.model import Scenario
-from topocheck.nearness import Service, flat_tree, on_other_socket, row_of, services, why_not
+from topocheck.nearness import UNPLACED, Service, flat_tree, on_other_socket, row_of, services, why_not
 from topocheck.patches import AddNic, MoveNic
 
 ID = "AFF001"
@@ -32,6 +32,9 @@ def check(node: Topology) -> Iterator[Answer]:
     reason = why_not(node) or ("one compute NIC for the node" if len(node.compute_nics) < 2 else None)
     if reason or flat_tree(node):
         yield NotApplicable(reason or "a flat PCIe tree says nothing of distance")
+        return
+    if not services(node):
+        yield Skip(UNPLACED)
         return
     served = services(node)
     remote = [s for s in served if _remote(node, s)]

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.finding import Answer, Finding, NotApplicable
+from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import RANK, SWITCH_LOCAL, Device, Topology
 from topocheck.model import Scenario
-from topocheck.nearness import Service, flat_tree, row_of, services, why_not
+from topocheck.nearness import UNPLACED, Service, flat_tree, row_of, services, why_not
 from topocheck.patches import MoveNic
 
 ID = "AFF003"
@@ -29,6 +29,9 @@ def check(node: Topology) -> Iterator[Answer]:
     reason = why_not(node) or ("one GPU" if len(node.gpus) < 2 else None)
     if reason or flat_tree(node):
         yield NotApplicable(reason or "a flat PCIe tree says nothing of distance")
+        return
+    if not services(node):
+        yield Skip(UNPLACED)
         return
     if len(node.compute_nics) < len(node.gpus):
         yield from _by_design(node)

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.finding import Answer, Finding, NotApplicable
+from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import Topology
 from topocheck.model import Scenario
-from topocheck.nearness import Service, flat_tree, row_of, services, why_not
+from topocheck.nearness import UNPLACED, Service, flat_tree, row_of, services, why_not
 from topocheck.patches import AddNic
 
 ID = "RAIL003"
@@ -30,6 +30,9 @@ def check(node: Topology) -> Iterator[Answer]:
     reason = why_not(node) or ("one compute NIC" if len(node.compute_nics) < 2 else None)
     if reason or flat_tree(node) or all(n.efa for n in node.compute_nics):
         yield NotApplicable(reason or "no rails in this kind of node")
+        return
+    if not services(node):
+        yield Skip(UNPLACED)
         return
     served = [s for s in services(node) if not (s.gpu.part and s.gpu.part.c2c)]
     if len(node.compute_nics) >= len(node.gpus):
