@@ -78,7 +78,7 @@ class _Document:
             self.host.append(Host(INPUT, driver=text, line=evidence))
         elif self.path[1:] == ["attached_gpus"]:
             self.attached = int(text) if text.isdecimal() else None
-        elif self.path[1:2] == ["gpu"] and text:
+        elif self.path[1:2] == ["gpu"] and self.path[2:] and text:
             self.gpus[-1][2].append(Value(tuple(self.path[2:]), text, evidence))
         self.path.pop()
         self.text.clear()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from topocheck.errors import SourceError
 from topocheck.sources.base import MAX_TEXT_BYTES, Missing
+from topocheck.sources.pasted import unpasted
 
 _CHUNK_BYTES = 1 << 20
 _SNIFF_CHARS = 8192  # a NUL among the first 8 KB makes a file binary
@@ -100,6 +101,7 @@ def text_or_gaps(input_: str, data: bytes, cut: bool) -> tuple[str | None, list[
         return None, [Missing(input_, binary or "binary, not text")]
     if not text.strip():
         return None, [Missing(input_, "empty")]
+    text = unpasted(text)
     if cut:
         return text, [Missing(input_, f"only the first {len(data) >> 20} MB were read")]
     return text, []
