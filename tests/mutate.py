@@ -95,7 +95,7 @@ def _unread(tree: ast.AST) -> Iterator[int]:
     """Nodes of texts and annotations: f-strings, messages, exceptions raised, types."""
     for node in ast.walk(tree):
         parts: list[ast.AST | None] = []
-        if isinstance(node, (ast.JoinedStr, ast.Raise)):
+        if isinstance(node, (ast.JoinedStr, ast.Raise)) or _told(node):
             parts = [node]
         elif isinstance(node, ast.keyword) and node.arg in _WORDS:
             parts = [node.value]
@@ -115,6 +115,19 @@ def _unread(tree: ast.AST) -> Iterator[int]:
 
 def _text(node: ast.AST) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _told(node: ast.AST) -> bool:
+    """A choice between parts of a sentence, or a list of them."""
+    if isinstance(node, ast.IfExp):
+        return _words(node.body) or _words(node.orelse)
+    return isinstance(node, (ast.GeneratorExp, ast.ListComp)) and isinstance(node.elt, ast.JoinedStr)
+
+
+def _words(node: ast.AST) -> bool:
+    """Part of a sentence: empty or of several words, unlike "warning" and "computed"."""
+    text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return isinstance(node, ast.JoinedStr) or (text and (not node.value or " " in node.value))
 
 
 def _changes(node: ast.AST) -> Iterator[str]:
