@@ -53,15 +53,14 @@ def share_of(reading: Reading, job: Job) -> Share:
     gpus, named = reading["gpus"], job.gpus
     if not named or (len(named) >= len(gpus) > 0 and not reading["mig"]):
         return Share(frozenset(gpu["at"] for gpu in gpus), whole=True)
-    by_name = {gpu["uuid"].lower(): gpu["at"] for gpu in gpus if gpu["uuid"]}
-    if not reading["mig"]:
-        by_name |= {str(gpu["minor"]): gpu["at"] for gpu in gpus if gpu["minor"] is not None}
-    found = {name: by_name.get(_key(name)) for name in named}
+    uuids = {gpu["uuid"].lower(): gpu["at"] for gpu in gpus if gpu["uuid"]}
+    minors = {} if reading["mig"] else {str(gpu["minor"]): gpu["at"] for gpu in gpus if gpu["minor"] is not None}
+    found = {name: (minors if name.isdecimal() else uuids).get(_key(name)) for name in named}
     unmapped = tuple(name for name, at in found.items() if at is None)
-    if len(unmapped) == len(found) and (reading["mig"] or not by_name):
+    if not any(minors if name.isdecimal() else uuids for name in named):
         return Share(None, unmapped=unmapped)
     mine = frozenset(at for at in found.values() if at)
-    return Share(mine, known=frozenset(by_name.values()), unmapped=unmapped)
+    return Share(mine, known=frozenset([*minors.values(), *uuids.values()]), unmapped=unmapped)
 
 
 def same(one: Ground, other: Ground) -> bool:
