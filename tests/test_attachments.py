@@ -159,6 +159,26 @@ def test_a_packed_text_is_read_alone_in_a_folder_and_from_a_pipe(pack, tmp_path:
     assert gather(open_source(str(tmp_path))) == plain
 
 
+def test_bug_reports_of_two_nodes_are_never_joined(tmp_path: Path) -> None:
+    first = wrapped(nodes.healthy(NODE), "bug-report", tmp_path)
+    other = gzip.decompress(first.read_bytes()).replace(b"Linux node-a", b"Linux node-b")
+    (tmp_path / "nvidia-bug-report_node-b.log.gz").write_bytes(gzip.compress(other))
+    (tmp_path / "nvidia-bug-report_again.log").write_bytes(gzip.decompress(first.read_bytes()))
+    report = check(str(tmp_path)).report
+    assert len([d for d in report.devices if d.kind == "gpu"]) == 8
+    assert [gap.reason for gap in report.gaps] == ["a bug report of another node (node-b): not joined; give it itself"]
+
+
+@pytest.mark.parametrize("kind", CANNOT)
+def test_what_is_attached_can_come_through_a_pipe(kind: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "topocheck", "node", "--from", "-", "--format", "json"]
+    data = wrapped(nodes.healthy(NODE), kind, tmp_path).read_bytes()
+    done = subprocess.run(command, input=data, capture_output=True, check=True)
+    document = json.loads(done.stdout)
+    assert document["source"] == {"kind": kind, "name": "stdin"}
+    assert (document["verdict"], len(document["devices"])) == ("healthy", 22)
+
+
 # Hostile archives: what they are, and what must be said.
 def _member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "", data: bytes = b"") -> tuple:
     info = tarfile.TarInfo(name)

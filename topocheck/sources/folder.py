@@ -14,7 +14,7 @@ from topocheck.sources.base import NEVER_RUN, Missing, Raw, mangle
 from topocheck.sources.files import FILE, FOLDER, LINK, Disk, Entry, Files
 from topocheck.sources.reading import printable, reason_of
 from topocheck.sources.tree import Tree
-from topocheck.sources.unpack import texts_of
+from topocheck.sources.unpack import Asked, texts_of
 
 MAX_FILES = 20_000
 _MACHINE = ("sys", "proc", "run", "var", "etc")  # the machine's own tree
@@ -50,7 +50,7 @@ class FolderSource:
         yield from self.manifest.missing
         yield from self._gaps
         tools = tuple({mangle(command.split()[0]) for command in commands}) + NEVER_RUN
-        asked = commands, paths
+        asked = Asked(commands, paths, [])
         for file in self._files:
             base = file.rpartition("/")[2]
             if not file.startswith(_SOS_PARTS) or base.startswith(tools):
@@ -58,7 +58,7 @@ class FolderSource:
         for path in self._tree_files(paths):
             yield from self._text(path.lstrip("/"), path, asked)
 
-    def _text(self, file: str, input_: str, asked: tuple[Sequence[str], Sequence[str]]) -> Iterator[Raw | Missing]:
+    def _text(self, file: str, input_: str, asked: Asked) -> Iterator[Raw | Missing]:
         shown = printable(self.manifest.inputs.get(file) or file)
         try:
             data, cut = self._disk.read(self._place(file))

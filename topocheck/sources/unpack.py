@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from topocheck.sources.base import MAX_TEXT_BYTES, Missing, Raw
 from topocheck.sources.reading import archive_kind, read_all, text_or_gaps
@@ -132,11 +132,17 @@ def head_of(data: bytes, size: int) -> bytes:
     return head[:size]
 
 
-def texts_of(
-    label: Raw, shown: str, data: bytes, cut: bool, asked: tuple[Sequence[str], Sequence[str]]
-) -> Iterator[Raw | Missing]:
-    """The text of one file that may be packed, or of a bug report the texts asked for (commands and paths); `label`
-    has the file's input and name, `shown` is its name in gaps."""
+class Asked(NamedTuple):
+    """What is asked for, and which node's bug reports were handed out: two nodes are never joined."""
+
+    commands: Sequence[str]
+    paths: Sequence[str]
+    hosts: list[str | None]
+
+
+def texts_of(label: Raw, shown: str, data: bytes, cut: bool, asked: Asked) -> Iterator[Raw | Missing]:
+    """The text of one file that may be packed, or of a bug report the texts asked for; `label` has the file's input and
+    name, `shown` is its name in gaps."""
     from topocheck.sources import bug_report
 
     packing = packing_of(data)
@@ -144,7 +150,12 @@ def texts_of(
         stream: Reader = io.BytesIO(data)
         if packing is not None:
             stream = Unpacked(stream, packing, bug_report.MAX_BYTES)
-        yield from bug_report.BugReport(shown, stream).texts(*asked)
+        report = bug_report.BugReport(shown, stream)
+        if asked.hosts and asked.hosts[0] != report.manifest.host:
+            yield Missing(shown, f"a bug report of another node ({report.manifest.host}): not joined; give it itself")
+            return
+        asked.hosts.append(report.manifest.host)
+        yield from report.texts(asked.commands, asked.paths)
         return
     if packing is not None:
         unpacked = Unpacked(io.BytesIO(data), packing)
