@@ -1,12 +1,15 @@
 """What the mutation check (tests/mutate.py) found and no other test noticed: whom a rule does not speak of, and why."""
 
+from dataclasses import replace
+
 import nodes
 import pytest
 from diagnosis import diagnose
-from nodesim import Numbering, facts, place
+from nodesim import INPUTS, Numbering, facts, place
 from nodesim.spec import Gpu, HostBridge, Link, Nic, Node, Switch
 
 from topocheck.check import ask, check
+from topocheck.facts import GpuState, PciFunction, RdmaDevice
 from topocheck.rules import ALL
 
 RULES = {rule.ID: rule for rule in ALL}
@@ -97,3 +100,123 @@ def test_two_gpus_share_the_only_nic():
     (shared,) = (f for f in switched(2, 1).answers.findings if f.rule == "AFF003")
     assert shared.severity == "info"
     assert [f for f in switched(1, 1).answers.findings if f.rule == "AFF003"] == []
+
+
+def board():
+    """Four H100 in a full mesh, each with a RoCE NIC on its switch, two on each socket."""
+    sockets = [0, 0, 1, 1]
+    bridges = tuple(
+        HostBridge(
+            f"b{i}", s, (Switch(f"s{i}", (Gpu(f"g{i}", "h100", Link()), Nic(f"n{i}", "cx7-roce", Link())), Link()),)
+        )
+        for i, s in enumerate(sockets)
+    )
+    return place(Node(bridges=bridges, fabric="mesh"), Numbering())
+
+
+# An input left out -> rules that cannot run any more, and those that then speak of nobody
+WITHOUT = {
+    "host": ({"AFF004", "NUM003"}, set()),
+    "lspci": ({"GPU003", "NUM001", "P2P002", "P2P003", "PCI005", "PCI006", "PCI009"}, set()),
+    "numa": (set(), {"AFF005"}),
+    "nvlink": ({"NVL003"}, set()),
+    "p2p": ({"P2P001"}, set()),
+    "query": ({"GPU002", "GPU004", "GPU005", "GPU006", "NVL005"}, set()),
+    "rdma": ({"NET001", "NET002", "NET006", "PCI004"}, {"NET004", "NET007", "RAIL004"}),
+    "topo": ({"NVL002", "P2P004"}, set()),
+}
+
+
+def unasked(diagnosis):
+    answers = diagnosis.answers
+    return {s.rule for s in answers.skipped if not s.partial}, {rule for rule, _ in answers.not_applicable}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_without_an_input_its_rules_say_that_they_did_not_look(name):
+    whole, without = (diagnose(facts(board(), INPUTS - missing)) for missing in (set(), {name}))
+    skipped, not_applicable = WITHOUT[name]
+    assert unasked(without)[0] - unasked(whole)[0] == skipped
+    assert unasked(without)[1] - unasked(whole)[1] == not_applicable
+    assert without.grave == []
+
+
+def with_one(pick, **changed):
+    """The board's facts with the first that `pick` takes changed."""
+    of_node = facts(board())
+    place_ = next(i for i, fact in enumerate(of_node) if pick(fact))
+    of_node[place_] = replace(of_node[place_], **changed)
+    return diagnose(of_node)
+
+
+def is_gpu(fact):
+    return isinstance(fact, PciFunction) and fact.class_id == "0302"
+
+
+@pytest.mark.parametrize(("field", "rule"), [("relaxed_ordering", "PCI009"), ("payload_bytes", "PCI006")])
+def test_one_device_unread_leaves_the_rule_in_part(field, rule):
+    partly = {s.rule for s in with_one(is_gpu, **{field: None}).answers.skipped if s.partial}
+    assert rule in partly
+    assert rule not in {s.rule for s in diagnose(facts(board())).answers.skipped}
+
+
+@pytest.mark.parametrize(
+    ("changed", "rules"),
+    [
+        ({"relaxed_ordering": False}, {("PCI009", "warning")}),
+        ({"bars_unassigned": True}, {("GPU003", "error")}),
+        ({"driver": None}, {("GPU003", "error")}),
+        ({"driver": "vfio-pci"}, set()),  # passed through to a guest
+    ],
+)
+def test_one_gpu_unlike_its_equals(changed, rules):
+    assert {(f.rule, f.severity) for f in with_one(is_gpu, **changed).grave} == rules
+
+
+def test_a_numa_node_that_nothing_else_says_is_a_note():
+    # its host bridge, the NIC beside it and the matrix say 0
+    (found,) = (f for f in with_one(is_gpu, numa_node=1).findings if f.rule == "NUM002")
+    assert (found.severity, found.subjects, found.effect) == ("info", ("gpu0",), "none")
+
+
+def is_state(fact):
+    return isinstance(fact, GpuState)
+
+
+@pytest.mark.parametrize(
+    ("changed", "rules"),
+    [
+        ({"fabric_state": "In Progress"}, {("NVL005", "error")}),
+        ({"fabric_status": "Invalid State"}, {("NVL005", "error")}),
+        ({"fabric_status": "N/A"}, set()),
+        ({"fabric_status": None}, set()),
+        ({"fabric_health": (("Route Unhealthy", "True"),)}, {("NVL005", "error")}),
+        ({"fabric_health": (("Route Unhealthy", "False"),)}, set()),
+        ({"recovery_action": "Reset"}, {("GPU004", "error")}),
+        ({"recovery_action": "none"}, set()),
+    ],
+)
+def test_one_gpus_state(changed, rules):
+    assert {(f.rule, f.severity) for f in with_one(is_state, **changed).grave} == rules
+
+
+def is_device(fact):
+    return isinstance(fact, RdmaDevice)
+
+
+@pytest.mark.parametrize(
+    ("changed", "rules"),
+    [
+        ({"rate_gbit_per_s": 200.0}, {("NET002", "error")}),  # three of its kind at 400
+        ({"rate_gbit_per_s": None}, set()),
+        ({"state": "down", "physical": "disabled"}, {("NET001", "error")}),
+    ],
+)
+def test_one_port_unlike_its_equals(changed, rules):
+    device = next(fact for fact in facts(board()) if is_device(fact))
+    ports = (replace(device.ports[0], **changed), *device.ports[1:])
+    found = with_one(is_device, ports=ports).grave
+    assert {(f.rule, f.severity) for f in found} == rules
+    # 3 of 4 NICs of 49.0 GB/s, and half of one: the node loses 1/4 or 1/8
+    lost = {"NET001": 1 / 4, "NET002": 1 / 8}
+    assert all(f.price.loss == pytest.approx(lost[f.rule], abs=0.01) for f in found if f.price.scenario == "node NICs")
