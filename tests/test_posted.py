@@ -114,3 +114,11 @@ def test_interfaces_padded_to_columns(tmp_path: Path) -> None:
     text = "".join(f"{name:9}port  1  ==>  {net:15}{up}  # rail\n" for name, net, up in rows)
     report = looked(tmp_path, listing=text)
     assert [(d.id, d.state) for d in report.devices] == [("mlx5_0", "unknown"), ("mlx5_10", "active")]
+
+
+def test_a_host_of_thousands_of_functions_is_looked_at_in_part_and_says_so(tmp_path: Path) -> None:
+    line = "{:04x}:{:02x}:00.0 Infiniband controller [0207]: Mellanox Technologies [ConnectX-7] [15b3:1021]\n"
+    text = "".join(line.format(domain, bus) for domain in range(20) for bus in range(1, 201))
+    report = looked(tmp_path, lspci__D_nn=text)
+    assert len(report.devices) == 512
+    assert "4000 NICs" in " ".join(gap.reason for gap in report.gaps)

@@ -25,6 +25,8 @@ from topocheck.hardware.pci_ids import is_nvswitch
 from topocheck.names import NameSet
 
 Pair = frozenset[str]
+_MAX_GPUS = 64  # 16 were seen
+_MAX_DEVICES = 512  # GPUs and NICs; a host with 4 cards of 127 virtual functions is near it
 
 
 @dataclass(slots=True)
@@ -38,6 +40,11 @@ class Distances:
     differ: list[Disagreement] = field(default_factory=list)
 
 
+def preload() -> None:
+    """Import what is slow to import and used here: a live run has time for it while its commands run."""
+    import networkx  # noqa: F401
+
+
 def build(facts: Iterable[Fact], *, compute_nics: tuple[NameSet, ...] = ()) -> Topology:
     """The node that the facts describe; `compute_nics` are those the site names (none: found out)."""
     said = sort_facts(facts)
@@ -48,6 +55,7 @@ def build(facts: Iterable[Fact], *, compute_nics: tuple[NameSet, ...] = ()) -> T
     gpus, differ = with_matrix_numa(gpus_of(said, functions), said.matrices[0] if said.matrices else None, nodes)
     machine = with_allowed_numa(machine_of(said.hosts), nodes)
     nics = with_fabric(nics_of(said, functions), said.cabling, said.counters, machine.hostname)
+    gpus, nics = _at_most(gpus, nics, said)
     chains = {d.id: chain_of(d.bdf, parents) if d.bdf else [] for d in (*gpus, *nics)}
     root_numa = numa_of_roots(functions, parents)
     far = _distances(said, gpus, nics, chains, bridges, root_numa)
@@ -81,6 +89,14 @@ def build(facts: Iterable[Fact], *, compute_nics: tuple[NameSet, ...] = ()) -> T
         events=tuple(said.events),
         sisters=other_hosts_leaves(said.cabling, nics),
     )
+
+
+def _at_most(gpus: list[Device], nics: list[Device], said: Said) -> tuple[list[Device], list[Device]]:
+    """As many devices as every pair of them can be looked at; virtual functions are left out first."""
+    kept = {d.id for d in [*gpus[:_MAX_GPUS], *sorted(nics, key=lambda nic: nic.is_vf)][:_MAX_DEVICES]}
+    if len(kept) < len(gpus) + len(nics):
+        said.gaps.append(Gap("devices", f"{len(gpus)} GPUs and {len(nics)} NICs: only {len(kept)} were looked at"))
+    return [g for g in gpus if g.id in kept], [n for n in nics if n.id in kept]
 
 
 def _distances(

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from topocheck.facts import Fact, Gap, PciFunction
-from topocheck.probes import TEXT_PROBES, TREE_PROBES, TextEntry
+from topocheck.probes import TEXT_PROBES, TREE_PROBES, TextEntry, asked
 from topocheck.probes.lines import SNIFF_CHARS
 from topocheck.probes.silence import silence
 from topocheck.sources.base import Missing, Raw, Source, mangle
@@ -17,9 +17,10 @@ from topocheck.sources.base import Missing, Raw, Source, mangle
 # A text is looked at in pieces of what a sniff looks at; of a very long one the beginning and the end.
 _OVERLAP_CHARS = 4096
 _PIECES = 3
+_MAX_LINES = 1_000_000  # the longest output of a tool, lspci -vvxxxx of a host with virtual functions, has 300,000
 
-# sosreport keeps lspci's list and tree in one file.
-_OFTEN_IN_ONE_FILE = {"lspci": ("lspci_tree",)}
+# sosreport keeps lspci's list and tree in one file; -xxx prints config space below each function.
+_OFTEN_IN_ONE_FILE = {"lspci": ("lspci_tree", "lspci_hex")}
 
 
 def gather(source: Source) -> list[Fact]:
@@ -39,14 +40,6 @@ def gather(source: Source) -> list[Fact]:
     return [fact for _, facts in found for fact in facts] + of_tree
 
 
-def asked() -> tuple[list[str], list[str]]:
-    """The commands and paths that are asked of a live source."""
-    return (
-        [command for entry in TEXT_PROBES for command in entry.commands],
-        [path for entry in TEXT_PROBES for path in entry.paths],
-    )
-
-
 def _facts_of(item: Raw | Missing) -> list[Fact]:
     return [Gap(item.input, item.reason), *silence(item)] if isinstance(item, Missing) else read_text(item)
 
@@ -58,6 +51,9 @@ def recognised(facts: Iterable[Fact]) -> bool:
 
 def read_text(raw: Raw) -> list[Fact]:
     """The facts of one text: by the probe its name calls for, else by all whose output it looks like."""
+    if raw.text.count("\n") > _MAX_LINES:
+        gap = Gap(raw.name, f"only its first {_MAX_LINES:,} lines were read")
+        return [*read_text(raw._replace(text="\n".join(raw.text.split("\n", _MAX_LINES)[:-1]))), gap]
     named = named_probe(raw)
     facts = [] if named is None else _parse(named, raw)
     if named is not None and recognised(facts):

@@ -91,6 +91,8 @@ def _hung(node: Topology, what: str) -> Finding:
 
 def _of_function(node: Topology, function: PciFunction, kind: str, like: list[PciFunction]) -> Iterator[Finding]:
     """BARs first: a driver does not bind to a function without them. Its equals are of its own model."""
+    if not function.bars_unassigned and (not function.driver_shown or _bound(function, kind)):
+        return
     like = [
         f for f in like if (f.vendor_id, f.device_id, f.name) == (function.vendor_id, function.device_id, function.name)
     ]
@@ -98,7 +100,7 @@ def _of_function(node: Topology, function: PciFunction, kind: str, like: list[Pc
         good = [f for f in like if not f.bars_unassigned]
         repair = "Enable Above 4G decoding in the BIOS, or give the bridge above more address space"
         yield _finding(node, function, kind, "whose memory BARs are disabled or unassigned", repair, good, like)
-    elif function.driver_shown and not _bound(function, kind) and not (kind == "GPU" and node.machine.driver_error):
+    elif not (kind == "GPU" and node.machine.driver_error):
         by = f"bound to {function.driver}" if function.driver else "bound to no driver"
         good = [f for f in like if f.driver_shown and _bound(f, kind)]
         yield _finding(node, function, kind, by, "Load the driver for it and reboot if need be", good, like)
