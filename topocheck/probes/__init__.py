@@ -41,6 +41,7 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
         r"(?:sudo_)?lspci(?:_-[nvxkmbDs]+)*(?:_-[sd]_[\w.:-]+)?(?:_-[nvxk]+)*(?:_grep_.*)?(?:[._](?:txt|log|out))?$",
         ("lspci -D -nn -vv",),
     ),
+    TextEntry("lspci_hex", r"(?:sudo_)?lspci_-[a-zA-Z]*x{3,4}"),
     TextEntry(
         "lspci_tree", r"(?:sudo_)?lspci(?:_-[a-zA-Z]+)*_-[a-zA-Z]*t[a-zA-Z]*(?:_-[a-zA-Z]+)*(?:[._](?:txt|log|out))?$"
     ),
@@ -79,3 +80,9 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
     TextEntry("nvml", r"nvml(?:\.json)?$", ("nvml.json",)),  # last: its matrix has no NICs
 )
 TREE_PROBES: tuple[str, ...] = ("host_files", "nccl_files", "sysfs_ib", "sysfs_iommu", "sysfs_numa", "sysfs_pci")
+
+
+def asked() -> tuple[list[str], list[str]]:
+    """The commands and paths that are asked of a live source."""
+    commands = [command for entry in TEXT_PROBES for command in entry.commands]
+    return commands, [path for entry in TEXT_PROBES for path in entry.paths]
