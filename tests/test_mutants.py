@@ -9,7 +9,7 @@ from nodesim import INPUTS, Numbering, facts, place
 from nodesim.spec import Gpu, HostBridge, Link, Nic, Node, Switch
 
 from topocheck.check import ask, check
-from topocheck.facts import GpuState, PciFunction, RdmaDevice
+from topocheck.facts import Evidence, GpuState, Host, LogEvent, PciFunction, RdmaDevice
 from topocheck.rules import ALL
 
 RULES = {rule.ID: rule for rule in ALL}
@@ -220,3 +220,56 @@ def test_one_port_unlike_its_equals(changed, rules):
     # 3 of 4 NICs of 49.0 GB/s, and half of one: the node loses 1/4 or 1/8
     lost = {"NET001": 1 / 4, "NET002": 1 / 8}
     assert all(f.price.loss == pytest.approx(lost[f.rule], abs=0.01) for f in found if f.price.scenario == "node NICs")
+
+
+def logged(number, *more):
+    """The board with an Xid of gpu0 in its log, and other facts."""
+    of_node = facts(board())
+    bdf = next(fact.bdf for fact in of_node if is_gpu(fact))
+    event = LogEvent("xid", bdf, number, 100.0, Evidence("dmesg", 9, f"NVRM: Xid (PCI:{bdf}): {number}"))
+    return diagnose([*of_node, event, Host("dmesg"), *more])
+
+
+@pytest.mark.parametrize(
+    ("number", "hung", "severity"),
+    [
+        (79, False, "warning"),  # off the bus, but it answers now
+        (79, True, "error"),  # and the driver does not answer
+        (119, True, "error"),
+        (74, True, "warning"),  # NVLink: silences no driver
+        (31, False, "info"),  # a program's page fault
+        (999, False, "info"),
+    ],
+)
+def test_xids_by_number_and_sign(number, hung, severity):
+    silence = Host("nvidia-smi", driver_hung="nvidia-smi -L: no answer within 19 s")
+    found = [f for f in logged(number, *([silence] if hung else [])).answers.findings if f.rule == "GPU004"]
+    assert [(f.severity, f.subjects, f.effect) for f in found] == [
+        (severity, ("gpu0",), "none" if severity == "info" else "stops")
+    ]
+
+
+def unpaired(part, fabric="none", bridged=()):
+    """Four cards on one switch of which the first two have no peer-to-peer."""
+    cards = tuple(Gpu(f"g{i}", part, Link(4)) for i in range(4))
+    of_node = Node(
+        bridges=(HostBridge("b0", 0, (Switch("s0", cards, Link()),)),),
+        fabric=fabric,
+        bridged=bridged,
+        no_p2p=((("g0", "g1"), "CNS"), (("g1", "g0"), "CNS")),
+    )
+    return [f for f in diagnose(facts(place(of_node, Numbering()))).findings if f.rule == "P2P001"]
+
+
+@pytest.mark.parametrize(
+    ("part", "fabric", "bridged", "severity", "range_"),
+    [
+        ("l40s", "none", (), "warning", (0.21, 0.66)),  # staged over PCIe
+        ("h100", "mesh", (), "error", (0.91, 0.91)),  # a board of NVLink, staged
+        ("a100-pcie", "bridges", (("g0", "g1"), ("g2", "g3")), "warning", (0.91, 0.91)),
+    ],
+)
+def test_a_pair_without_peer_to_peer(part, fabric, bridged, severity, range_):
+    (found,) = unpaired(part, fabric, bridged)
+    assert (found.severity, found.subjects) == (severity, ("gpu0", "gpu1"))
+    assert found.price.range == pytest.approx(range_)
