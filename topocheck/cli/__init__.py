@@ -23,7 +23,7 @@ def cli() -> None:
     """Inspect the hardware topology of a GPU server and price what is wrong with it."""
 
 
-for command in (diagnose.node, gating.gate, record.capture, views.path, views.bind, diagnose.rules):
+for command in (diagnose.node, gating.gate, record.capture, views.graph, views.path, views.bind, diagnose.rules):
     cli.add_command(command)
 
 

@@ -89,3 +89,25 @@ def path(a: str, b: str, source: str | None, output: str | None) -> int:
     text = way.render(Screen(**_look(output)._asdict()), between, pair, report.findings, nccl)
     to_stdout(text) if output is None else to_file(text, output)
     return 0
+
+
+@click.command()
+@_SOURCE
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["tree", "dot", "svg", "graphml", "json", "nccl-xml"]),
+    default="tree",
+    show_default=True,
+)
+@_OUTPUT
+def graph(source: str | None, format_: str, output: str | None) -> int:
+    """The node drawn: as a tree on the screen, as a picture, or for other programs."""
+    report, node = _checked(source)
+    from importlib import import_module
+
+    drawing = import_module(f"topocheck.drawings.{format_.replace('-', '_')}")
+    look = _look(output)._asdict() if format_ == "tree" else {}
+    text = str(drawing.render(node, report, **look))
+    to_stdout(text) if output is None else to_file(text, output)
+    return 0
