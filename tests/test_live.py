@@ -10,7 +10,7 @@ import pytest
 
 from topocheck.facts import Host, NumaNode, PciFunction, full_bdf
 from topocheck.probes.gather import gather
-from topocheck.sources import command, live
+from topocheck.sources import command
 from topocheck.sources.base import Missing, Raw
 from topocheck.sources.live import LiveSource
 
@@ -106,7 +106,6 @@ def test_a_killed_command_leaves_no_process_of_its_group(tools, family):
 def test_what_cannot_be_killed_is_left_behind(tools, monkeypatch):
     """A process in state D takes no signal: here none is sent."""
     monkeypatch.setattr(command, "kill", lambda *_: None)
-    monkeypatch.setattr(live, "kill", lambda *_: None)
     started = time.monotonic()
     assert ask(tools, "hangs", "good", budget_s=1.0)[1:] == [
         Missing("hangs", "no answer within 1 s; it cannot be killed"),

@@ -1,4 +1,4 @@
-"""A simulated 8×H100 node read as live: all tools and files say what the texts alone say, and sysfs with NVML alone too.
+"""A simulated 8×H100 node read as live: all tools and files say what the texts say, and so do sysfs and NVML alone.
 
 The node, its faults, the tools' outputs and the `/sys` with binary config space are of tests/nodesim.
 """

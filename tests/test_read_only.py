@@ -13,7 +13,7 @@ import nodes
 import pytest
 from livenode import livenode
 
-from topocheck.probes.gather import asked
+from topocheck.probes import asked
 
 ROOT = Path(__file__).parents[1]
 CHANGES = (

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from topocheck.errors import TopocheckError
-from topocheck.probes.gather import asked, gather
+from topocheck.probes import asked
+from topocheck.probes.gather import gather
 from topocheck.sources.live import LiveSource
 from topocheck.sources.record import Recorder
 from topocheck.sources.scrub import Scrubber

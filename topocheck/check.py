@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from threading import Thread
 from typing import NamedTuple
 
 from topocheck import __version__
@@ -17,7 +18,7 @@ from topocheck.assemble import (
     rows_of,
     verdict_of,
 )
-from topocheck.build import build
+from topocheck.build import build, preload
 from topocheck.finding import Answer, Finding, NotApplicable, Rule, Skip
 from topocheck.graph import Topology
 from topocheck.judgement import chosen, expecting, judged
@@ -49,7 +50,7 @@ class Answers(NamedTuple):
 
 
 def check(
-    spec: str | None = None,
+    spec: str | Source | None = None,
     *,
     policy: Policy | None = None,
     select: tuple[str, ...] = (),
@@ -58,7 +59,7 @@ def check(
     tools: str | None = None,
     budget_s: float = 20.0,
 ) -> Checked:
-    """Diagnose what `spec` names: a path, "-" for standard input, None for this machine.
+    """Diagnose what `spec` names: a path, "-" for standard input, None for this machine; or an open source.
 
     `select` and `ignore` win over those of the policy. Raises SourceError when the input cannot be opened, UsageError
     for an unknown rule or a baseline that cannot be read.
@@ -66,7 +67,10 @@ def check(
     started = time.monotonic()
     policy = policy or Policy()
     rules = chosen(policy, select, ignore)
-    source = open_source(spec, root=root, budget_s=budget_s, tools=tools)
+    if spec is None or isinstance(spec, str):
+        source = open_source(spec, root=root, budget_s=budget_s, tools=tools)
+    else:
+        source = spec
     return examine(source, rules, policy, started)
 
 
@@ -80,6 +84,8 @@ def examine(
 ) -> Checked:
     """Diagnose what a source says. `set_aside`: rules that are not asked, and what is said for them; `started` by
     time.monotonic()."""
+    if source.kind == "live":
+        Thread(target=preload, daemon=True).start()
     facts = gather(source)
     node = build(facts, compute_nics=policy.compute_nics)
     host = source.manifest.host or node.machine.hostname

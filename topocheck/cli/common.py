@@ -8,12 +8,23 @@ from topocheck.errors import UsageError
 
 if TYPE_CHECKING:
     from topocheck.report import Report
+    from topocheck.sources.live import LiveSource
 
 
 def check_budget(seconds: float) -> None:
     """Refuse what is no time to work in."""
     if not 0 < seconds <= 86_400:
         raise UsageError(f"--budget {seconds}: give a number of seconds above 0 and up to a day")
+
+
+def this_machine(*, root: str | None, tools: str | None, budget_s: float) -> LiveSource:
+    """The live source, its commands started: they run while the rest of the program is imported."""
+    from topocheck.probes import asked
+    from topocheck.sources.live import open_live
+
+    source = open_live(root=root, tools=tools, budget_s=budget_s)
+    source.start(asked()[0])
+    return source
 
 
 def words(options: tuple[str, ...]) -> tuple[str, ...]:

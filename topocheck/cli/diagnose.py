@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topocheck.cli.common import check_budget, nothing_said, words
+from topocheck.cli.common import check_budget, nothing_said, this_machine, words
 from topocheck.errors import TopocheckError, UsageError
 from topocheck.exits import FAIL_ON, STYLES, FailOn, Style, exit_code
 from topocheck.output import to_file, to_stdout
@@ -53,13 +53,13 @@ def node(
     check_budget(budget)
     if (root is not None or tools is not None) and source is not None:
         raise UsageError("--root and --tools are for this machine's own files and commands: leave them out with --from")
+    opened = source if source is not None else this_machine(root=root, tools=tools, budget_s=budget)
     from topocheck.check import check
     from topocheck.finding import worst
     from topocheck.policy import Policy, load
 
     site = Policy() if policy is None else load(policy)
-    chosen = {"select": words(select), "ignore": words(ignore)}
-    report = check(source, policy=site, **chosen, root=root, tools=tools, budget_s=budget).report
+    report = check(opened, policy=site, select=words(select), ignore=words(ignore)).report
     if not report.recognised:
         raise TopocheckError(nothing_said(report))
     code = exit_code(

@@ -59,15 +59,20 @@ def read_text(raw: Raw) -> list[Fact]:
     if named is not None and recognised(facts):
         return facts + _also_there(named, facts, raw)
     found: list[Fact] = []
-    pieces = _pieces(raw.text)
+    asked_for = named is not None and raw.input in (*named.commands, *named.paths)  # what else could it be
+    pieces = [] if asked_for else _pieces(raw.text)
     for entry in TEXT_PROBES:
         if entry is not named and any(_sniff(entry, piece) for piece in pieces):
             found += _parse(entry, raw)
     if facts or found:
         return facts + found
     reason = "not recognised as the output of any tool topocheck reads"
-    name = raw.input if named is not None and raw.input in (*named.commands, *named.paths) else raw.name
-    return [Gap(name, reason if named is None else "its name is known, but nothing in it could be read")]
+    return [
+        Gap(
+            raw.input if asked_for else raw.name,
+            reason if named is None else "its name is known, but nothing in it could be read",
+        )
+    ]
 
 
 def _also_there(named: TextEntry, facts: list[Fact], raw: Raw) -> list[Fact]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from topocheck.sources.base import NO_ANSWER
 
 _MAX_BYTES = 16 << 20  # no tool prints as much: a kernel log has 1 MB
-_MAX_LATE_BYTES = 1 << 20  # of what was killed: there is no time to read more
+_MAX_LATE_BYTES = 1 << 18  # of what was killed: there is no time to read more
 _CHUNK_BYTES = 1 << 16
 _TICK_S = 0.05
 _GRACE_S = 0.5  # for a child that has closed its output
@@ -36,6 +36,26 @@ class Outcome(NamedTuple):
     error: str | None
 
 
+class Children:
+    """The children of one job, which may be ended at any moment, also while the next is being started."""
+
+    def __init__(self) -> None:
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._ended = False
+
+    def add(self, child: subprocess.Popen[bytes]) -> None:
+        """Take one more; none outlives the end."""
+        self._children.append(child)
+        if self._ended:
+            kill(child)
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        self._ended = True
+        for child in self._children:
+            kill(child)
+
+
 def environment() -> dict[str, str]:
     """The environment commands run in: this one's, in the C locale, with the places of system tools added."""
     searched = os.environ.get("PATH", "")
@@ -46,10 +66,10 @@ def run(
     words: Sequence[str],
     deadline_s: float,
     env: Mapping[str, str],
-    started: list[subprocess.Popen[bytes]],
+    started: Children,
     tools: str | None = None,
 ) -> Outcome:
-    """Run a command until it ends or `time.monotonic()` passes `deadline_s`. The child is added to `started`.
+    """Run a command until it ends or `time.monotonic()` passes `deadline_s`. The child is one of `started`.
 
     The program is looked up in the folder `tools` only, where one is given, else on PATH.
     """
@@ -68,7 +88,7 @@ def run(
         )
     except OSError as error:
         return Outcome(b"", b"", None, False, f"{words[0]} cannot be started: {error.strerror}")
-    started.append(child)
+    started.add(child)
     started_s = time.monotonic()
     out, err, cut = _read(child, deadline_s, _MAX_BYTES)
     late = time.monotonic() >= deadline_s

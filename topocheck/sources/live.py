@@ -6,7 +6,6 @@ import atexit
 import os
 import platform
 import shlex
-import subprocess
 import sys
 import threading
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from topocheck.errors import SourceError
 from topocheck.sources import made
 from topocheck.sources.base import NO_ANSWER, NO_DRIVER, Manifest, Missing, Raw
-from topocheck.sources.command import Outcome, environment, kill, run
+from topocheck.sources.command import Children, Outcome, environment, run
 from topocheck.sources.reading import decode, read_file, reason_of, text_or_gaps
 from topocheck.sources.tree import Tree
 
@@ -29,6 +28,7 @@ _LIMIT_S = 10.0  # for every other command
 _RESERVE = 0.4  # of the budget, for what follows the commands …
 _RESERVE_S = 1.0  # … and no more than this
 _LATE_S = 0.6  # what killing a command may take
+_STOP_S = 0.3  # the same when all is ended
 _SAMPLES = 3
 _SAMPLED_S = 1.0
 _CHILD = "topocheck.sources.nvml_child"
@@ -75,7 +75,10 @@ class LiveSource:
     def start(self, commands: Sequence[str]) -> None:
         """Start commands that will be asked for, so that they run while the caller does something else."""
         running = {job.command for job in self._jobs}
-        self._jobs += [job for command in commands if command not in running and (job := self._job(command))]
+        for command in commands:
+            if command not in running and (job := self._job(command)):
+                self._jobs.append(job)  # first: an interrupt may come at any moment
+                job.start()
 
     def sampled(self, paths: Sequence[str], rank: Callable[[str], float]) -> dict[str, str]:
         """Each file's text of the highest rank among several readings over one second."""
@@ -93,6 +96,9 @@ class LiveSource:
         """Kill what still runs."""
         for job in self._jobs:
             job.stop()
+        end_s = time.monotonic() + _STOP_S
+        for job in self._jobs:
+            job.join(end_s - time.monotonic())
 
     def _answers(self, commands: list[str], paths: list[str]) -> Iterator[Raw | Missing]:
         jobs = {job.command: job for job in self._jobs}
@@ -109,7 +115,7 @@ class LiveSource:
             self.stop()
 
     def _job(self, command: str) -> _Job | None:
-        """The command, started; None for what is no command, or may not run."""
+        """The command, not yet started; None for what is no command, or may not run."""
         driver = command.startswith(_NEEDS_DRIVER)
         if command in _MADE or self._why_not(command):
             return None
@@ -167,9 +173,8 @@ class _Job:
         self.command, self._words, self._tools, self._deadline_s = command, words, tools, deadline_s
         self._started_s = time.monotonic()
         self._outcome: Outcome | None = None
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._children = Children()
         self._thread = threading.Thread(target=self._run, args=(env,), name=command, daemon=True)
-        self._thread.start()
 
     @property
     def outcome(self) -> tuple[int | None, str]:
@@ -184,10 +189,18 @@ class _Job:
         except Exception as error:  # a thread's traceback would reach the user's screen
             self._outcome = Outcome(b"", b"", None, False, f"could not be run: {error}")
 
+    def start(self) -> None:
+        """Run the command, in its thread."""
+        self._thread.start()
+
     def stop(self) -> None:
         """Kill the command if it still runs."""
-        for child in self._children:
-            kill(child)
+        self._children.end()
+
+    def join(self, seconds: float) -> None:
+        """Wait until nothing more is started for the command."""
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, seconds))
 
     def answer(self) -> Iterator[Raw | Missing]:
         """What the command printed, and what was wrong with it."""

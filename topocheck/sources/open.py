@@ -24,13 +24,9 @@ def open_source(
     and the only folder they are looked up in.
     """
     if spec is None:
-        from topocheck.sources.live import LiveSource
+        from topocheck.sources.live import open_live
 
-        if root is not None and not Path(root).is_dir():
-            raise SourceError(f"{root}: no such folder: give the one this machine's /sys and /proc lie in")
-        if tools is not None and not Path(tools).is_dir():
-            raise SourceError(f"{tools}: no such folder: give the one the commands lie in")
-        return LiveSource(root=root or "/", budget_s=budget_s, tools=tools and os.path.abspath(tools))  # noqa: PTH100
+        return open_live(root=root, budget_s=budget_s, tools=tools)
     if spec in ("-", "/dev/stdin"):
         return _open_stdin()
     mode = _mode(spec)
