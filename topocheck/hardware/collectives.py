@@ -46,6 +46,14 @@ def two_nodes_gb_per_s(rate_gbit_per_s: float, gpus_per_node: int, links: int, p
     288
     """
     inside = nvls_gb_per_s(links, part) or gpus.nvlink_ring_gb_per_s(links, part)
+    return min(tree_of_two_gb_per_s(rate_gbit_per_s, gpus_per_node), inside)
+
+
+def tree_of_two_gb_per_s(rate_gbit_per_s: float, gpus_per_node: int) -> float:
+    """What the network between two nodes allows a tree, by the sum of a node's NIC rates.
+
+    >>> round(tree_of_two_gb_per_s(8 * 200, 8))
+    288
+    """
     ranks = 2 * gpus_per_node
-    tree = network.line_rate_gb_per_s(rate_gbit_per_s) * 2 * (ranks - 1) / ranks * _TWO_NODES
-    return min(tree, inside)
+    return network.line_rate_gb_per_s(rate_gbit_per_s) * 2 * (ranks - 1) / ranks * _TWO_NODES
