@@ -1,0 +1,161 @@
+"""Collectives on a flat network of p ranks: rounds of messages, and the bytes that stand in each other's way.
+
+Every rank has one full-duplex port and sends and receives one message at a time; n is the size of the whole vector.
+T = rounds·α + serial·β + added·γ. tests/test_predict_algorithms.py plays every one of them message by message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+from typing import NamedTuple
+
+from topocheck.predict.alpha_beta import AlphaBeta
+
+
+class Cost(NamedTuple):
+    """rounds and serial_bytes on the critical path; busiest_bytes: what the busiest rank moves one way;
+    added_bytes: what it adds up on the critical path."""
+
+    rounds: float
+    serial_bytes: float
+    busiest_bytes: float
+    added_bytes: float = 0.0
+
+    def time_us(self, path: AlphaBeta, gamma_us_per_byte: float = 0.0) -> float:
+        """On a network of such paths. γ is negligible on GPUs: they add at the speed of their memory."""
+        moving = self.rounds * path.alpha_us + self.serial_bytes * path.beta_us_per_byte
+        return moving + self.added_bytes * gamma_us_per_byte
+
+
+def rounds_of_tree(p: int) -> int:
+    """⌈log₂ p⌉.
+
+    >>> [rounds_of_tree(p) for p in (1, 2, 5, 64)]
+    [0, 1, 3, 6]
+    """
+    return (p - 1).bit_length()
+
+
+def best_chunks(p: int, n: float, path: AlphaBeta) -> float:
+    """Into how many chunks a pipelined chain should cut n bytes: √((p−2)nβ/α), at least 1."""
+    return max(1.0, sqrt(max(0, p - 2) * n * path.beta_us_per_byte / path.alpha_us))
+
+
+def chain(p: int, n: float, chunks: float) -> Cost:
+    """Broadcast down a chain in chunks: the first needs p−1 rounds, each further one a round more."""
+    rounds = p - 2 + chunks
+    return Cost(rounds, rounds * n / chunks, n)
+
+
+def _from_root(p: int, n: float) -> Cost:
+    return Cost(p - 1, (p - 1) * n, (p - 1) * n)
+
+
+def _tree(p: int, n: float) -> Cost:
+    deep = rounds_of_tree(p)
+    return Cost(deep, deep * n, deep * n)
+
+
+def _to_root(p: int, n: float) -> Cost:
+    return _from_root(p, n)._replace(added_bytes=(p - 1) * n)
+
+
+def _tree_up(p: int, n: float) -> Cost:
+    return _tree(p, n)._replace(added_bytes=rounds_of_tree(p) * n)
+
+
+def _parts_direct(p: int, n: float) -> Cost:
+    part = (p - 1) / p * n
+    return Cost(p - 1, part, part)
+
+
+def _parts_by_tree(p: int, n: float) -> Cost:
+    part = (p - 1) / p * n
+    return Cost(rounds_of_tree(p), part, part)
+
+
+def _adding(cost: Cost) -> Cost:
+    return cost._replace(added_bytes=cost.serial_bytes)
+
+
+def _both(first: Cost, second: Cost) -> Cost:
+    return Cost(*(a + b for a, b in zip(first, second, strict=True)))
+
+
+def _halving_doubling(p: int, n: float) -> Cost:
+    """Rabenseifner; where p is no power of two, the ranks beyond it hand over first and are handed the result last."""
+    core = 1 << (p.bit_length() - 1)
+    within = _both(_adding(_parts_by_tree(core, n)), _parts_by_tree(core, n))
+    return within if core == p else _both(within, Cost(2, 2 * n, 2 * n, n))
+
+
+def _bruck(p: int, n: float) -> Cost:
+    """alltoall in ⌈log₂ p⌉ rounds: in round i every rank sends the parts whose distance has bit i set."""
+    parts = sum(1 for distance in range(p) for bit in range(rounds_of_tree(p)) if distance >> bit & 1)
+    return Cost(rounds_of_tree(p), parts * n / p, parts * n / p)
+
+
+Formula = Callable[[int, float], Cost]
+ALGORITHMS: dict[str, dict[str, Formula]] = {
+    "broadcast": {"root": _from_root, "tree": _tree, "chain, 1 chunk": lambda p, n: chain(p, n, 1)},
+    "reduce": {"root": _to_root, "tree": _tree_up},
+    "gather": {"root": _parts_direct, "tree": _parts_by_tree},
+    "scatter": {"root": _parts_direct, "tree": _parts_by_tree},
+    "allgather": {"ring": _parts_direct, "doubling": _parts_by_tree},
+    "reducescatter": {
+        "ring": lambda p, n: _adding(_parts_direct(p, n)),
+        "halving": lambda p, n: _adding(_parts_by_tree(p, n)),
+    },
+    "allreduce": {
+        "root": lambda p, n: _both(_to_root(p, n), _from_root(p, n)),
+        "tree": lambda p, n: _both(_tree_up(p, n), _tree(p, n)),
+        "ring": lambda p, n: _both(_adding(_parts_direct(p, n)), _parts_direct(p, n)),
+        "halving-doubling": _halving_doubling,
+    },
+    "alltoall": {"pairwise": _parts_direct, "bruck": _bruck},
+    "barrier": {"dissemination": lambda p, n: Cost(rounds_of_tree(p), 0.0, 0.0)},
+}
+
+
+def in_network(n: float) -> Cost:
+    """Reduction inside the switch: the vector up once and the sum down once; volume 2n a rank, hardly less latency
+    than two messages whatever p is."""
+    return Cost(2, 2 * n, n)
+
+
+def least_bytes(op: str, p: int, n: float) -> float:
+    """What the busiest rank must move one way, whatever the algorithm (nobody adds but the ranks)."""
+    if op in ("broadcast", "reduce"):
+        return n if p > 1 else 0.0
+    return 0.0 if op == "barrier" else (p - 1) / p * n * (2 if op == "allreduce" else 1)
+
+
+def hierarchical_us(n: float, gpus: int, nodes: int, inside: AlphaBeta, between: AlphaBeta) -> float:
+    """allreduce by level: reduce-scatter in the node, a ring between nodes with n/G bytes a GPU, allgather."""
+    within = _parts_direct(gpus, n)
+    outside = ALGORITHMS["allreduce"]["ring"](nodes, n / gpus)
+    return 2 * within.time_us(inside) + outside.time_us(between)
+
+
+def network_saving(gpus: int, nodes: int) -> float:
+    """How much less a GPU sends over the network when the ring is taken by level: G(P−1)/P · N/(N−1).
+
+    >>> round(network_saving(8, 2), 1), round(network_saving(8, 8), 1)
+    (15.0, 9.0)
+    """
+    ranks = gpus * nodes
+    return gpus * (ranks - 1) / ranks * nodes / (nodes - 1)
+
+
+def tree_ring_crossover_bytes(p: int, path: AlphaBeta) -> float:
+    """The allreduce size from which a ring beats a binomial tree; 0 where it always does, infinite where never."""
+    tree, ring = (ALGORITHMS["allreduce"][name](p, 1.0) for name in ("tree", "ring"))
+    steeper = (tree.serial_bytes - ring.serial_bytes) * path.beta_us_per_byte
+    fixed = (ring.rounds - tree.rounds) * path.alpha_us
+    return max(0.0, fixed / steeper) if steeper > 0 else (float("inf") if fixed > 0 else 0.0)
+
+
+def best_buckets(backward_us: float, p: int, path: AlphaBeta) -> float:
+    """Into how many buckets a backward pass should cut its gradients where communication binds: √(t/(2(p−1)α))."""
+    return max(1.0, sqrt(backward_us / (2 * (p - 1) * path.alpha_us)))
