@@ -12,7 +12,7 @@ LAYERS = (
     ("cli",),
     ("drawings", "launch"),
     ("gate", "kit"),
-    ("check", "formats", "output", "capture"),
+    ("check", "formats", "output", "capture", "predict"),
     ("assemble", "judgement", "hops"),
     ("policy", "baseline"),
     ("report", "toml_file", "exits"),

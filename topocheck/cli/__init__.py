@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from topocheck import __version__
-from topocheck.cli import diagnose, gating, record, views
+from topocheck.cli import diagnose, gating, predicting, record, views
 from topocheck.errors import TopocheckError
 from topocheck.exits import STYLES, Style, failure_code
 
@@ -23,7 +23,10 @@ def cli() -> None:
     """Inspect the hardware topology of a GPU server and price what is wrong with it."""
 
 
-for command in (diagnose.node, gating.gate, record.capture, views.graph, views.path, views.bind, diagnose.rules):
+for command in (
+    *(diagnose.node, gating.gate, record.capture, views.graph, views.path, views.bind),
+    *(predicting.predict, diagnose.rules),
+):
     cli.add_command(command)
 
 
