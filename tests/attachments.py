@@ -77,6 +77,9 @@ def sosreport(capture: Path, folder: Path) -> Path:
     _write(top / "sos_commands/nvidia/nvidia-smi_-q", smi_query((capture / "nvidia-smi_-q_-x").read_text()))
     kernel = (capture / "uname_-r").read_text().strip()
     _write(top / "sos_commands/kernel/uname_-a", f"Linux node-a {kernel} #1 SMP x86_64 GNU/Linux\n")
+    balancing = (capture / "proc/sys/kernel/numa_balancing").read_text().strip()
+    _write(top / "sos_commands/kernel/sysctl_-a", f"abi.vsyscall32 = 1\nkernel.numa_balancing = {balancing}\n")
+    _write(top / "sos_commands/kernel/dmesg_-T", (capture / "dmesg").read_text())
     _write(top / "sos_commands/numa/numastat_-m", "no tool we read\n")
     for file in _COPIED:
         if (capture / file).exists():

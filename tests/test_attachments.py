@@ -25,7 +25,7 @@ from topocheck.sources.base import Missing, Raw
 from topocheck.sources.open import open_source
 
 NODE = "hgx-h100"
-FAULTS = (None, "mlx5_3-x8", "mlx5_8-polling", "gpu2-one-nvlink")
+FAULTS = (None, "mlx5_3-x8", "mlx5_8-polling", "gpu2-one-nvlink", "gpu5-xid-119", "gpu5-x8", "gpu6-fabric-in-progress")
 # Rules that the capture decides and the attachment cannot, with the input that is missing there.
 CANNOT = {
     "archive": set(),
@@ -33,7 +33,6 @@ CANNOT = {
         "NVL002",  # nvidia-smi topo -m
         "P2P001",  # nvidia-smi topo -p2p
         "P2P004",  # the environment, topo -m
-        "NUM003",  # sysctl -a is not read
     },
     "bug-report": {
         "NVL002",
@@ -254,9 +253,8 @@ def _xz(data: bytes) -> bytes:
     return lzma.compress(data, preset=0)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, _xz])
-@pytest.mark.parametrize("inside", ["text", "tar"])
-def test_a_bomb_is_not_unpacked(pack, inside: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("inside", "pack"), [("text", gzip.compress), ("tar", bz2.compress), ("tar", _xz)])
+def test_a_bomb_is_not_unpacked(inside: str, pack, tmp_path: Path) -> None:
     huge = _member("huge")[0]
     huge.size = 80 << 20
     zeros = pack(b" " * huge.size if inside == "text" else _tar(GOOD)[:1024] + huge.tobuf() + b" " * huge.size)

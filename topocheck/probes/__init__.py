@@ -76,6 +76,7 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
     ),
     TextEntry("smi_table", r"nvidia[-_]?smi(?:\.(?:txt|out|log|\d+))?$"),
     TextEntry("smi_topo", r"nvidia[-_]?smi[\W_]*topo(?![\W_]*p2p)", ("nvidia-smi topo -m",), takes_command=True),
+    TextEntry("sysctl", r"sysctl"),
     TextEntry("uname", r"uname", ("uname -r",)),
     TextEntry("nvml", r"nvml(?:\.json)?$", ("nvml.json",)),  # last: its matrix has no NICs
 )

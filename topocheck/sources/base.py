@@ -14,7 +14,9 @@ _UNSAFE = re.compile(r"[^\w\-./]+")
 NO_ANSWER = "no answer within"  # killed at its deadline
 NO_DRIVER = "not run: the NVIDIA driver is not loaded"
 # Tools whose output is worth reading where somebody attached it; topocheck does not run them.
-NEVER_RUN = ("iblinkinfo", "ibnetdiscover", "perfquery", "mst", "opt.mellanox.bin.mst", "lsmod", "ibv_devices")
+NEVER_RUN = (
+    "iblinkinfo", "ibnetdiscover", "perfquery", "mst", "opt.mellanox.bin.mst", "lsmod", "ibv_devices", "sysctl",
+)  # fmt: skip
 MAX_TEXT_BYTES = 64 * 1024 * 1024  # interface section 1: what is read of one file or of standard input
 
 

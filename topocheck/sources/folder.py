@@ -22,6 +22,7 @@ _ROOT = frozenset((*_MACHINE, "bin", "boot", "dev", "home", "lib", "lib32", "lib
 _ROOT |= {"sbin", "snap", "srv", "tmp", "usr"}
 _MARKS = {".dockerenv"}  # of the machine's tree too: its presence is what it says
 _SOS = "sos_commands"
+_TWICE = f"{_SOS}/kernel/dmesg_-T"  # the same log with other times
 _SOS_PARTS = (f"{_SOS}/", "sos_strings/")
 _SOS_OWN = ("sos_logs", "sos_reports", "sos_strings", "version.txt")  # its own words; links lead to what was cut
 
@@ -53,6 +54,8 @@ class FolderSource:
         asked = Asked(commands, paths, [])
         for file in self._files:
             base = file.rpartition("/")[2]
+            if file.endswith(_TWICE) and file.removesuffix("_-T") in self._files:
+                continue
             if not file.startswith(_SOS_PARTS) or base.startswith(tools):
                 yield from self._text(file, self.manifest.inputs.get(file) or base, asked)
         for path in self._tree_files(paths):
