@@ -18,7 +18,7 @@ CHAINS: tuple[tuple[tuple[str, ...], ...], ...] = (
 
 def fold(findings: list[Finding]) -> list[Finding]:
     """The findings that stand, each with what follows from it. A finding follows from one that comes earlier in its
-    chain and covers one of the things it covers."""
+    chain and covers one of the things it covers; a note explains no fault."""
     standing = list(findings)
     for chain in CHAINS:
         steps = {rule: i for i, rules in enumerate(chain) for rule in rules}
@@ -27,7 +27,7 @@ def fold(findings: list[Finding]) -> list[Finding]:
         causes: list[Finding] = []
         gone: set[int] = set()
         for finding in members:
-            cause = next((c for c in causes if steps[c.rule] < steps[finding.rule] and c.covers & finding.covers), None)
+            cause = next((c for c in causes if steps[c.rule] < steps[finding.rule] and _explains(c, finding)), None)
             if cause is None:
                 causes.append(finding)
             else:
@@ -39,6 +39,10 @@ def fold(findings: list[Finding]) -> list[Finding]:
             if id(f) not in gone
         ]
     return _told_as_one(standing)
+
+
+def _explains(cause: Finding, finding: Finding) -> bool:
+    return bool(cause.covers & finding.covers) and (cause.severity != "info" or finding.severity == "info")
 
 
 def _told_as_one(findings: list[Finding]) -> list[Finding]:
