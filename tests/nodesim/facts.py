@@ -74,7 +74,8 @@ def _function(f: Function, layout: Layout) -> PciFunction:
         port_type=_PORT_TYPES.get(f.kind, "endpoint"), max_speed_gts=GTS[f.max_gen], max_width=f.max_width,
         speed_gts=GTS[f.gen], width=f.width, target_speed_gts=GTS[f.target_gen], max_payload_bytes=f.max_payload,
         payload_bytes=f.payload, read_request_bytes=f.read_request, relaxed_ordering=f.relaxed,
-        bar1_bytes=_bar1(f), bars_unassigned=not f.bars, serial=f.serial, lines={**header, **_link_lines(f)},
+        bar1_bytes=_bar1(f), bars_unassigned=not f.bars, serial=f.serial,
+        lines={**header, **_link_lines(f), "iommu_group/type": _line(_LSPCI, layout.node.iommu)},
     )  # fmt: skip
 
 

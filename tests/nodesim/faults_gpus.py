@@ -180,6 +180,37 @@ def no_gpudirect(draw: st.DrawFn, node: Node) -> Fault | None:
     )
 
 
+def some_mig(draw: st.DrawFn, node: Node) -> Fault | None:
+    """One GPU of a board is in MIG mode, the others are not."""
+    if node.fabric not in ("nvswitch", "mesh") or any(g.mig for g in node.gpus):
+        return None
+    gpu = draw(st.sampled_from(node.gpus))
+    return _of_gpu(gpu, "MIG", "GPU002", inputs("query"), "warning", mig=True)
+
+
+def other_setting(draw: st.DrawFn, node: Node) -> Fault | None:
+    """Persistence mode or ECC differs on one GPU: a note."""
+    if len(node.gpus) < 3:
+        return None
+    gpu = draw(st.sampled_from(node.gpus))
+    name = draw(st.sampled_from(("persistence", "ecc")))
+    fault = _of_gpu(gpu, f"{name} off", "GPU002", inputs("query"), "info", **{name: False})
+    return replace(fault, told_as="info")
+
+
+def numa_balancing(draw: st.DrawFn, node: Node) -> Fault | None:
+    """The kernel moves pages between NUMA nodes: a note."""
+    return Fault(
+        "numa_balancing",
+        lambda n: replace(n, numa_balancing=1),
+        ("NUM003",),
+        worst="info",
+        seen_by=inputs("host query"),
+        shown_by=frozenset({"host"}),
+        told_as="info",
+    )
+
+
 MAKERS = (
     lost,
     no_driver,
@@ -192,4 +223,7 @@ MAKERS = (
     numa_unknown,
     numa_wrong,
     no_gpudirect,
+    some_mig,
+    other_setting,
+    numa_balancing,
 )

@@ -295,4 +295,74 @@ def _meet_over_pcie(node: Node, switch: Switch) -> bool:
     )
 
 
-MAKERS = (width, speed, target, slot, outrun, no_p2p, nvlink_down, uneven, nvlink_slow, acs)
+def payload(draw: st.DrawFn, node: Node) -> Fault | None:
+    """One device's link uses a smaller MaxPayload than its equals', or one card asks for less at a time."""
+    cards = [n for n in oracle.compute_cards(node) if oracle.roles_clear(node)]
+    children = [c for c in (*node.gpus, *cards) if oracle.equals(node, c) + 1 - len(oracle.functions_of(c)) >= 2]
+    if not children:
+        return None
+    child = draw(st.sampled_from(children))
+    read = isinstance(child, Nic) and draw(st.booleans())
+    change = changing(child.uid, read_request=256) if read else relinked(child.uid, payload=128)
+    fault = _of_link(child, name=f"{child.uid} small {'reads' if read else 'payload'}", apply=change, rules=("PCI006",))
+    needs = inputs("lspci rdma") if isinstance(child, Nic) else inputs("lspci")
+    return replace(fault, worst="warning", seen_by=needs, shown_by=frozenset({"lspci"}), blind_without=frozenset())
+
+
+def uplink_shared(draw: st.DrawFn, node: Node) -> Fault | None:
+    """A GPU on its neighbour's switch: two share an uplink that carries one, the others have their own."""
+    homes = {g.uid: node.above(g.uid)[1] for g in node.gpus}
+    alone = all(len(s) == 1 and oracle.beside(node, s[0].uid) == {uid} for uid, s in homes.items())
+    near = any(oracle.local(node, g.uid) for g in node.gpus)
+    if not alone or near or len(node.gpus) < 4:
+        return None
+    gpu, other = draw(st.permutations(node.gpus))[:2]
+    up = homes[other.uid][0].link
+    if 2 * oracle.line_rate(gpu.link.can_gen, 16) < 1.1 * oracle.line_rate(up.can_gen, 16):
+        return None
+    return Fault(
+        f"{gpu.uid} beside {other.uid}",
+        lambda n: n.changed(gpu.uid, lambda _: None).plugged(gpu, homes[other.uid][0].uid),
+        ("PCI005",),
+        (frozenset({gpu.uid, other.uid}),),
+        "warning",
+        inputs("lspci query"),
+        frozenset({"lspci"}),
+        touches=frozenset({gpu.uid, other.uid}),
+        moves=True,
+    )
+
+
+def translating(draw: st.DrawFn, node: Node) -> Fault | None:
+    """The IOMMU translates while GPUs copy to each other over PCIe."""
+    near = Relations(node)
+    uids = [g.uid for g in node.gpus]
+    by_pcie = [(a, b) for i, a in enumerate(uids) for b in uids[i + 1 :] if not near.pair_links(a, b)]
+    if not by_pcie or not node.gpus[0].part.p2p:
+        return None
+    kind = draw(st.sampled_from(("DMA", "DMA-FQ")))
+    return Fault(
+        f"IOMMU {kind}",
+        lambda n: replace(n, iommu=kind),
+        ("P2P003",),
+        worst="warning",
+        seen_by=inputs("lspci p2p topo"),
+        shown_by=frozenset({"lspci"}),
+    )
+
+
+MAKERS = (
+    width,
+    speed,
+    target,
+    slot,
+    outrun,
+    no_p2p,
+    nvlink_down,
+    uneven,
+    nvlink_slow,
+    acs,
+    payload,
+    uplink_shared,
+    translating,
+)

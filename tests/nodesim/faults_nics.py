@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from nodesim import oracle
-from nodesim.faults import WITHOUT_NIC, Fault, inputs
+from nodesim.faults import WITHOUT_NIC, Fault, changing, inputs
 from nodesim.spec import HostBridge, Nic, Node, Port, Switch
 
 _PORT_STATES = (("down", "polling"), ("down", "disabled"), ("init", "linkup"), ("down", "linkup"))
@@ -230,4 +230,71 @@ def half(draw: st.DrawFn, node: Node) -> Fault | None:
     )
 
 
-MAKERS = (port_down, port_slow, port_mtu, no_v2_gid, gone, moved, half)
+def other_layer(draw: st.DrawFn, node: Node) -> Fault | None:
+    """A card came up in the other link layer: its GPU has no NIC on the fabric of the others."""
+    nic = _card(draw, node)
+    if nic is None or len(node.gpus) < 4 or not _one_each(node) or len(oracle.beside(node, nic.uid)) > 1:
+        return None
+    layer = "ethernet" if nic.part.layer == "infiniband" else "infiniband"
+    group = oracle.beside(node, nic.uid)
+    return Fault(
+        f"{nic.uid} {layer}",
+        _port_changed(nic.uid, 0, layer=layer),
+        ("NET006", *WITHOUT_NIC),
+        (group | {nic.uid},),
+        "warning",
+        _ALL,
+        frozenset({"rdma", "lspci"}),
+        frozenset({"rdma", "lspci", "topo"}),
+        also=frozenset({"NET006", *WITHOUT_NIC}),
+        touches=group | {nic.uid},
+        moves=True,
+    )
+
+
+def other_firmware(draw: st.DrawFn, node: Node) -> Fault | None:
+    """One card has another firmware than its equals: a note."""
+    cards = oracle.compute_cards(node) if oracle.roles_clear(node) else []
+    if len(cards) < 4:
+        return None
+    nic = draw(st.sampled_from(cards))
+    uids = oracle.functions_of(nic)
+    change = changing(nic.uid, firmware="28.39.1002")
+    return Fault(
+        f"{nic.uid} firmware",
+        change,
+        ("NET006",),
+        (uids,),
+        "info",
+        _ALL,
+        frozenset({"rdma"}),
+        touches=uids,
+        told_as="info",
+    )
+
+
+def shared_subnet(draw: st.DrawFn, node: Node) -> Fault | None:
+    """Two RoCE rails in one subnet, the others each in their own."""
+    cards = [n for n in oracle.compute_cards(node) if n.part.layer == "ethernet" and len(n.ports) == 1]
+    if len(cards) < 5 or not _one_each(node):
+        return None
+    pair = [n.uid for n in draw(st.permutations(cards))[:2]]
+
+    def change(n: Node) -> Node:
+        for uid in pair:
+            n = _port_changed(uid, 0, shared_subnet=True)(n)
+        return n
+
+    return Fault(
+        f"{' '.join(pair)} one subnet",
+        change,
+        ("RAIL004",),
+        (frozenset(pair),),
+        "warning",
+        _ALL,
+        frozenset({"rdma"}),
+        touches=frozenset(pair),
+    )
+
+
+MAKERS = (port_down, port_slow, port_mtu, no_v2_gid, gone, moved, half, other_layer, other_firmware, shared_subnet)

@@ -129,7 +129,7 @@ class Layout:
     def _named_nic(self, index: int, f: Function, nic: Nic) -> NamedNic:
         number = int(f.bdf[-1])
         card = int("".join(filter(str.isdigit, nic.uid)) or 0)
-        rail = 0 if nic.ports[number].shared_subnet else card
+        rail = 250 if nic.ports[number].shared_subnet else card
         name = f"mlx5_{index}" if self.names == "mlx5" else _path_name(f.bdf, len(nic.ports))
         return NamedNic(
             name=name,
@@ -141,7 +141,7 @@ class Layout:
             system_guid=_guid(card, 0),
             lid=100 + 2 * card + number,
             netdev=f"ens{card}f{number}np{number}",
-            ipv4=f"10.{64 + number}.{rail}.17",
+            ipv4=f"10.{64 + number}.{rail}.{17 + card}",
         )
 
     @cached_property
