@@ -10,6 +10,7 @@ from nodesim.spec import Gpu, HostBridge, Link, Nic, Node, Switch
 
 from topocheck.check import ask, check
 from topocheck.facts import Evidence, GpuState, Host, LogEvent, PciFunction, RdmaDevice
+from topocheck.model import Scenario, bandwidth
 from topocheck.rules import ALL
 
 RULES = {rule.ID: rule for rule in ALL}
@@ -273,3 +274,44 @@ def test_a_pair_without_peer_to_peer(part, fabric, bridged, severity, range_):
     (found,) = unpaired(part, fabric, bridged)
     assert (found.severity, found.subjects) == (severity, ("gpu0", "gpu1"))
     assert found.price.range == pytest.approx(range_)
+
+
+def prices(**changed):
+    device = next(fact for fact in facts(board()) if is_device(fact))
+    found = with_one(is_device, ports=(replace(device.ports[0], **changed), *device.ports[1:])).grave
+    return [(f.price.scenario, f.price.found_gb_per_s, f.price.repaired_gb_per_s, f.price.loss) for f in found]
+
+
+def test_a_slow_and_a_dead_port_are_priced_by_what_their_gpu_and_the_node_lose():
+    # 400 Gb/s: 49.0 GB/s, 200: 24.5, half of one GPU's; three of four NICs: 147 of 196, a quarter
+    assert prices(rate_gbit_per_s=200.0) == [("gpu0 -> mlx5_0 GPUDirect RDMA", 24.5, 49.0, 0.5)]
+    assert prices(state="down", physical="disabled") == [("node NICs", 147.0, 196.0, 0.25)]
+
+
+def test_scenarios_of_a_mesh():
+    # 18 NVLinks of an H100 to three others: 6 a pair; copies 0.870, rings 0.807 of 25 GB/s a link
+    topology = diagnose(facts(board())).topology
+    b = {kind: bandwidth(topology, Scenario(kind, "gpu0", "gpu1")).gb_per_s for kind in ("gpu-pair", "nvlink", "ring")}
+    assert b == pytest.approx({"gpu-pair": 6 * 25 * 0.870, "nvlink": 18 * 25 * 0.870, "ring": 6 * 25 * 0.807})
+    # PCIe Gen5 x16: 53.8; the four GPUs share no link on their way up
+    assert bandwidth(topology, Scenario("gpu-host", "gpu0")).gb_per_s == pytest.approx(53.8, abs=0.05)
+    assert bandwidth(topology, Scenario("nic-host", "mlx5_0")).gb_per_s == pytest.approx(49.0)
+    assert bandwidth(topology, Scenario("gpu-nic", "gpu0")).gb_per_s == pytest.approx(49.0)
+    assert bandwidth(topology, Scenario("node-nics")).gb_per_s == pytest.approx(4 * 49.0)
+    assert bandwidth(topology, Scenario("nic-host", "mlx5_9")) is None
+    assert bandwidth(topology, Scenario("gpu-nic", "gpu9")) is None
+
+
+def test_scenarios_of_cards_on_one_switch():
+    # Gen4 cards: 26.0 each; Gen5 x16 uplink: 53.8 over four is 13.5 each; a pair meets in the switch
+    topology = diagnose(facts(place(cards_on_one_switch(4), Numbering()))).topology
+    assert bandwidth(topology, Scenario("gpu-host", "gpu0")).gb_per_s == pytest.approx(53.8 / 4, abs=0.05)
+    assert bandwidth(topology, Scenario("gpu-pair", "gpu0", "gpu3")).gb_per_s == pytest.approx(26.0, abs=0.05)
+    assert bandwidth(topology, Scenario("ring")).gb_per_s == pytest.approx(20.0, abs=0.05)
+    assert bandwidth(topology, Scenario("node-nics")) is None
+    assert bandwidth(topology, Scenario("gpu-pair", "gpu0", "gpu9")) is None
+
+
+def cards_on_one_switch(count):
+    cards = tuple(Gpu(f"g{i}", "l40s", Link(4)) for i in range(count))
+    return Node(bridges=(HostBridge("b0", 0, (Switch("s0", cards, Link()),)),))
