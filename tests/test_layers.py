@@ -13,7 +13,7 @@ LAYERS = (
     ("drawings", "launch"),
     ("gate", "kit"),
     ("check", "formats", "output", "capture", "predict"),
-    ("assemble", "judgement", "hops"),
+    ("assemble", "judgement", "hops", "whatif"),
     ("policy", "baseline"),
     ("report", "toml_file", "exits"),
     ("rules", "pricing", "follows"),
@@ -36,6 +36,7 @@ FRIENDS = {("graph", "view"), ("view", "graph"), ("hardware", "facts")}
 SLOW = {
     "networkx": ("graph", "view", "build", "model", "drawings"),
     "rich": ("formats", "drawings"),
+    "jinja2": ("formats",),
     "psutil": ("sources",),
     "pynvml": ("sources",),
 }

@@ -22,6 +22,8 @@ __all__ = [
     "Report",
     "Skipped",
     "SourceLabel",
+    "WhatIf",
+    "WhatIfFigure",
 ]
 
 
@@ -82,6 +84,20 @@ class GpuRow(NamedTuple):
     nic_link: PcieLink | None
     cls: str | None
     rdma_gb_per_s: float | None
+
+
+class WhatIfFigure(NamedTuple):
+    """One scenario's bandwidth, GB/s one direction, by the choice of repairs: bit i of the place is repair i."""
+
+    scenario: str
+    by_choice: tuple[float, ...]
+
+
+class WhatIf(NamedTuple):
+    """What choices of repairs would bring."""
+
+    repairs: tuple[Finding, ...]
+    figures: tuple[WhatIfFigure, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, NamedTuple
 
 from topocheck.errors import UsageError
 
@@ -38,3 +41,21 @@ def nothing_said(report: Report) -> str:
     said = "; ".join(gap.reason if gap.input == name else f"{gap.input}: {gap.reason}" for gap in gaps[:3])
     more = f"; {len(gaps) - 3} more" if len(gaps) > 3 else ""
     return f"{name}: {said or 'no file in it'}{more}: give a capture, or what lspci -vv or nvidia-smi topo -m printed"
+
+
+class Look(NamedTuple):
+    """What the place a text goes to can show."""
+
+    width: int
+    color: bool
+    ascii: bool
+
+
+def look(output: str | None) -> Look:
+    """Standard output's width, colours and letters; of a file the plain ones."""
+    to_screen = output is None and sys.stdout is not None
+    terminal = to_screen and sys.stdout.isatty()
+    encoding = (sys.stdout.encoding if to_screen else None) or "utf-8"
+    color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    width = shutil.get_terminal_size().columns if terminal else 80
+    return Look(width, color, "utf" not in encoding.lower())

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from topocheck.cli.common import check_budget, nothing_said, this_machine, words
+from topocheck.cli.common import check_budget, look, nothing_said, this_machine, words
 from topocheck.errors import TopocheckError, UsageError
 from topocheck.exits import FAIL_ON, STYLES, FailOn, Style, exit_code
 from topocheck.output import to_file, to_stdout
 
 if TYPE_CHECKING:
-    from topocheck.report import Report
+    from topocheck.check import Checked
 
-FORMATS = ("text", "json", "markdown", "junit", "prometheus", "line")
+FORMATS = ("text", "json", "markdown", "html", "junit", "prometheus", "line")
 
 
 @click.command()
@@ -59,7 +56,8 @@ def node(
     from topocheck.policy import Policy, load
 
     site = Policy() if policy is None else load(policy)
-    report = check(opened, policy=site, select=words(select), ignore=words(ignore)).report
+    checked = check(opened, policy=site, select=words(select), ignore=words(ignore))
+    report = checked.report
     if not report.recognised:
         raise TopocheckError(nothing_said(report))
     code = exit_code(
@@ -74,7 +72,7 @@ def node(
 
         text = nagios.render(report, code)
     else:
-        text = _render(report, format_, verbose=verbose, to_screen=output is None)
+        text = _render(checked, format_, verbose=verbose, output=output)
     to_stdout(text) if output is None else to_file(text, output)
     return code
 
@@ -89,20 +87,19 @@ def rules(rule: str | None) -> int:
     return 0
 
 
-def _render(report: Report, format_: str, *, verbose: bool, to_screen: bool) -> str:
+def _render(checked: Checked, format_: str, *, verbose: bool, output: str | None) -> str:
     """The report in the format asked for, as wide and as colourful as where it goes."""
-    if format_ != "text":
-        from importlib import import_module
+    if format_ == "text":
+        from topocheck.formats import text
 
-        return str(import_module(f"topocheck.formats.{format_}").render(report))
-    from topocheck.formats import text
+        return text.render(checked.report, verbose=verbose, **look(output)._asdict())
+    if format_ == "html":
+        from topocheck.drawings import svg
+        from topocheck.formats import html
+        from topocheck.whatif import what_if
 
-    terminal = to_screen and sys.stdout is not None and sys.stdout.isatty()
-    encoding = (sys.stdout.encoding if to_screen and sys.stdout is not None else None) or "utf-8"
-    return text.render(
-        report,
-        verbose=verbose,
-        width=shutil.get_terminal_size().columns if terminal else 80,
-        color=terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
-        ascii="utf" not in encoding.lower(),
-    )
+        drawing = svg.render(checked.topology, checked.report)
+        return html.render(checked.report, drawing, what_if(checked.topology, checked.report))
+    from importlib import import_module
+
+    return str(import_module(f"topocheck.formats.{format_}").render(checked.report))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
-from topocheck.cli.common import nothing_said
+from topocheck.cli.common import look, nothing_said
 from topocheck.errors import TopocheckError
 from topocheck.output import to_file, to_stdout
 
@@ -33,28 +30,11 @@ def bind(source: str | None, format_: str, output: str | None) -> int:
 
     launch = launch_of(_checked(source).topology)
     if format_ == "table":
-        text = render.table(launch, **_look(output)._asdict())
+        text = render.table(launch, **look(output)._asdict())
     else:
         text = render.shell(launch) if format_ == "shell" else render.document(launch)
     to_stdout(text) if output is None else to_file(text, output)
     return 0
-
-
-class _Look(NamedTuple):
-    """What the place a text goes to can show."""
-
-    width: int
-    color: bool
-    ascii: bool
-
-
-def _look(output: str | None) -> _Look:
-    to_screen = output is None and sys.stdout is not None
-    terminal = to_screen and sys.stdout.isatty()
-    encoding = (sys.stdout.encoding if to_screen else None) or "utf-8"
-    color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    width = shutil.get_terminal_size().columns if terminal else 80
-    return _Look(width, color, "utf" not in encoding.lower())
 
 
 def _checked(source: str | None) -> Checked:
@@ -86,7 +66,7 @@ def path(a: str, b: str, source: str | None, output: str | None) -> int:
     if pair is None:
         raise TopocheckError(f"path: give two of this node's GPUs and NICs, not {a} and {b}")
     nccl = pair_in_words(node, between.a, between.b)
-    text = way.render(Screen(**_look(output)._asdict()), between, pair, report.findings, nccl)
+    text = way.render(Screen(**look(output)._asdict()), between, pair, report.findings, nccl)
     to_stdout(text) if output is None else to_file(text, output)
     return 0
 
@@ -107,7 +87,7 @@ def graph(source: str | None, format_: str, output: str | None) -> int:
     from importlib import import_module
 
     drawing = import_module(f"topocheck.drawings.{format_.replace('-', '_')}")
-    look = _look(output)._asdict() if format_ == "tree" else {}
-    text = str(drawing.render(node, report, **look))
+    screen = look(output)._asdict() if format_ == "tree" else {}
+    text = str(drawing.render(node, report, **screen))
     to_stdout(text) if output is None else to_file(text, output)
     return 0

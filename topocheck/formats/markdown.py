@@ -114,4 +114,4 @@ def _row(words: list[str]) -> str:
 def _more(report: Report) -> Iterator[str]:
     for title, entries in sections(report):
         if entries:
-            yield from (f"## {title.capitalize()}", "", *(f"- {plain(entry)}" for entry in entries), "")
+            yield from (f"## {title[0].upper()}{title[1:]}", "", *(f"- {plain(entry)}" for entry in entries), "")
