@@ -26,7 +26,7 @@ from topocheck.names import NameSet
 
 Pair = frozenset[str]
 _MAX_GPUS = 64  # 16 were seen
-_MAX_DEVICES = 512  # GPUs and NICs; a host with 4 cards of 127 virtual functions is near it
+_MAX_DEVICES = 256  # GPUs and NICs, the virtual ones last; every pair of them is in the report
 
 
 @dataclass(slots=True)
