@@ -6,7 +6,7 @@ import nodes
 import pytest
 from diagnosis import diagnose
 from nodesim import INPUTS, Numbering, facts, place
-from nodesim.spec import Gpu, HostBridge, Link, Nic, Node, Switch
+from nodesim.spec import Gpu, HostBridge, Link, Nic, Node, Port, Switch
 
 from topocheck.check import ask, check
 from topocheck.facts import Evidence, GpuState, Host, LogEvent, PciFunction, RdmaDevice
@@ -315,3 +315,34 @@ def test_scenarios_of_cards_on_one_switch():
 def cards_on_one_switch(count):
     cards = tuple(Gpu(f"g{i}", "l40s", Link(4)) for i in range(count))
     return Node(bridges=(HostBridge("b0", 0, (Switch("s0", cards, Link()),)),))
+
+
+def test_two_bridged_cards_are_enough_for_a_ring():
+    cards = tuple(Gpu(f"g{i}", "a100-pcie", Link(4)) for i in range(2))
+    held = (Switch("s0", cards, Link()),)
+    pair = Node(bridges=(HostBridge("b0", 0, held),), fabric="bridges", bridged=(("g0", "g1"),))
+    reasons = dict(diagnose(facts(place(pair, Numbering()))).answers.not_applicable)
+    assert reasons["P2P004"] == "a ring stays on NVLink"
+    assert "NVL002" not in reasons
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject", "scenario"), [(is_gpu, "gpu0", "gpu0 <-> host"), (None, "mlx5_0", "mlx5_0 <-> host")]
+)
+def test_a_small_payload_is_priced_by_copies_to_the_host(kind, subject, scenario):
+    nic = next(fact for fact in facts(board()) if isinstance(fact, PciFunction) and (fact.class_id or "")[:2] == "02")
+    diagnosis = with_one(kind or (lambda fact: fact == nic), payload_bytes=128)
+    (found,) = (f for f in diagnosis.findings if f.rule == "PCI006" and f.subjects == (subject,) and f.price)
+    assert found.price.scenario == scenario
+
+
+def test_of_two_nics_the_one_that_is_up_carries_the_gpu():
+    pair = (Nic("n0", "cx7-ndr", Link()), Nic("n1", "cx7-ndr", Link(), ports=(Port("down", "disabled"),)))
+    bridges = tuple(
+        HostBridge(f"b{i}", i, (Switch(f"s{i}", (Gpu(f"g{i}", "l40s", Link(5)), *nics), Link()),))
+        for i, nics in enumerate((pair, (Nic("n2", "cx7-ndr", Link()), Nic("n3", "cx7-ndr", Link()))))
+    )
+    topology = diagnose(facts(place(Node(bridges=bridges), Numbering()))).topology
+    # one port of 49.0; on the other switch two share the GPU's Gen5 x16, 53.8
+    assert bandwidth(topology, Scenario("gpu-nic", "gpu0")).gb_per_s == pytest.approx(49.0)
+    assert bandwidth(topology, Scenario("gpu-nic", "gpu1")).gb_per_s == pytest.approx(53.8, abs=0.05)
