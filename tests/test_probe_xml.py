@@ -9,6 +9,7 @@ import nodes
 import pytest
 
 from topocheck.check import check
+from topocheck.drawings.nccl_xml import render
 from topocheck.facts import Gap, GpuState, NumaNode, PciFunction, RdmaDevice
 from topocheck.probes import hwloc_xml, nccl_xml
 
@@ -49,6 +50,15 @@ def test_a_dump_of_nccl_is_the_node_it_was_made_of(tmp_path, captured):
     assert node.assignment == captured.assignment
     assert [n.cpus for n in node.numa_nodes] == [n.cpus for n in captured.numa_nodes]
     assert report.findings == ()
+
+
+def test_what_we_write_for_nccl_is_read_and_written_the_same(tmp_path, captured):
+    written = [render(captured, check(str(nodes.healthy(NODE))).report)]
+    for _ in range(2):
+        report, node = read(tmp_path, written[-1])
+        written.append(render(node, report))
+    assert written[0] == written[1] == written[2]
+    assert written[0].count("<gpu ") == 8
 
 
 def test_what_nccl_writes_is_a_maximum_and_never_a_trained_link(tmp_path, captured):

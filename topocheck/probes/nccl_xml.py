@@ -67,12 +67,13 @@ _PART = "holds the GPUs of one job and the NICs with an active port: what is los
 
 @dataclass
 class _Gpu:
-    """A GPU, and to what its NVLinks go: a GPU's address, or "" for the switches."""
+    """A GPU, and how many NVLinks go to which address ("" where it is not told), and to switches in all."""
 
     index: int
     bdf: str
     line: Evidence
     targets: dict[str, int] = field(default_factory=dict)
+    switched: int = 0
 
 
 @dataclass
@@ -182,8 +183,8 @@ def _read_gpu(gpu: Element, bdf: str, system: _System) -> None:
     for link in gpu.named("nvlink"):
         target, count = full_bdf(link.get("target")), link.get("count")
         if target != bdf and count.isdecimal() and 0 < int(count[:4]) <= _MAX_LINKS:
-            key = "" if link.get("tclass").startswith(_NV_SWITCH) else target or ""
-            found.targets[key] = found.targets.get(key, 0) + int(count)
+            found.targets[target or ""] = found.targets.get(target or "", 0) + int(count)
+            found.switched += int(count) if link.get("tclass").startswith(_NV_SWITCH) else 0
     system.gpus.append(found)
     system.facts.append(GpuState(INPUT, found.index, bdf=bdf, lines={"bdf": found.line}))
 
@@ -212,7 +213,7 @@ def _nvlinks(gpus: list[_Gpu]) -> Iterator[Fact]:
         yield NvlinkGpu(INPUT, gpu.index, ports=tuple(ports), line=gpu.line)
     cells: dict[tuple[str, str], str] = {}
     for a, b in combinations(gpus, 2):
-        switched = min(a.targets.get("", 0), b.targets.get("", 0))
+        switched = min(a.switched, b.switched)
         there, back = a.targets.get(b.bdf) or switched, b.targets.get(a.bdf) or switched
         if there and back:
             first, second = f"GPU{a.index}", f"GPU{b.index}"
