@@ -159,6 +159,20 @@ class Cluster:
             text = re.sub(rf"^{name}=(?:\"[^\"]*\"|\S*)", f"{name}={value}", text, flags=re.MULTILINE)
         self._script("prolog.sh", text)
 
+    def write_healthcheck(self) -> None:
+        """The kit's HealthCheckProgram."""
+        values = {"GATE": f"{self.folder}/topocheck", "DRAIN": f"{self.folder}/drain.sh"}
+        text = text_of("slurm-healthcheck").replace("/etc/slurm/slurm.conf", str(self.folder / "slurm.conf"))
+        for name, value in values.items():
+            text = re.sub(rf"^{name}=\S*", f"{name}={value}", text, flags=re.MULTILINE)
+        state = f"--state {self.folder}/nodes/$SLURMD_NODENAME/state"
+        self._script("healthcheck.sh", re.sub("^OPTIONS=.*", f'OPTIONS="{state}"', text, flags=re.MULTILINE))
+
+    def healthcheck(self, node: str) -> None:
+        """Run it as slurmd does: with the node's name and nothing else."""
+        environ = {"SLURMD_NODENAME": node}
+        subprocess.run([str(self.folder / "healthcheck.sh")], env=environ, stdin=subprocess.DEVNULL, check=True)
+
     def _write_scripts(self) -> None:
         here = f"{self.folder}/nodes/$SLURMD_NODENAME"
         call = f'{sys.executable} -m topocheck "$@" --root {here}/capture --tools {here}/tools'

@@ -2,9 +2,12 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from gates import REPOSITORY, machine, slurm
@@ -206,6 +209,48 @@ tests:
 def test_promtool_accepts_the_metrics(faulty, fault):
     text = prometheus.render(check(faulty(fault)).report)
     subprocess.run(["promtool", "check", "metrics"], input=text, text=True, check=True)
+
+
+def served(address):
+    """The metrics, as soon as it listens."""
+    host, port = address.split(":")
+    end_s = time.monotonic() + 10
+    while time.monotonic() < end_s:
+        with socket.socket() as client:
+            if client.connect_ex((host, int(port))) == 0:
+                return urlopen(f"http://{address}/metrics", timeout=5).read().decode()
+        time.sleep(0.1)
+    raise AssertionError("node_exporter does not listen")
+
+
+@pytest.mark.real("prometheus-node-exporter")
+def test_node_exporter_serves_the_metrics(tmp_path, faulty):
+    """As its unit writes them: by --output, beside their place and moved there."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    (tmp_path / "metrics").mkdir()
+    line = next(line for line in shown("node-exporter").splitlines() if line.startswith("ExecStart="))
+    words = line.partition(" ")[2].split()
+    words[-1] = str(tmp_path / "metrics" / Path(words[-1]).name)
+    call = [sys.executable, "-m", "topocheck", *words, "--from", faulty("gpu5-x8")]
+    subprocess.run(call, env={"PYTHONPATH": str(REPOSITORY)}, check=True)
+    options = [
+        "--collector.disable-defaults",
+        "--collector.textfile",
+        f"--collector.textfile.directory={tmp_path}/metrics",
+    ]
+    exporter = subprocess.Popen(
+        ["prometheus-node-exporter", *options, f"--web.listen-address={address}"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        text = served(address)
+    finally:
+        exporter.terminate()
+        exporter.wait(5)
+    assert 'topocheck_check_status{check="PCI001",device="gpu5"} 3' in text
+    assert "node_textfile_scrape_error 0" in text
 
 
 def test_the_kit_is_part_of_the_package():

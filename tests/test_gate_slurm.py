@@ -114,6 +114,19 @@ def test_a_driver_that_hangs_drains_only_where_the_gate_is_closed(cluster):
     cluster.wait(lambda: "held" in cluster.queue(job))
 
 
+def test_the_health_check_drains_and_takes_back_only_its_own(cluster):
+    cluster.write_healthcheck()
+    make(cluster, "n3", "gpu5-x8")
+    cluster.healthcheck("n3")
+    assert cluster.reason("n3") == LINE
+    make(cluster, "n3", None)
+    cluster.healthcheck("n3")
+    cluster.wait(lambda: cluster.states()["n3"] == "idle")
+    cluster.run("scontrol", "update", "nodename=n3", "state=drain", "reason=somebody else's")
+    cluster.healthcheck("n3")
+    assert cluster.reason("n3") == "somebody else's"
+
+
 def test_fifty_jobs_in_a_row_with_the_cache(cluster):
     cluster.write_prolog(OPTIONS='"--cache 600 --budget 6"')
     for node in NODES:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 from topocheck.errors import TopocheckError
 
@@ -26,6 +25,8 @@ def to_stdout(text: str) -> None:
 
 def to_file(text: str, name: str) -> None:
     """Write a report beside its place and move it there; a device or pipe is written to as it is."""
+    from pathlib import Path
+
     place = Path(name).resolve()
     beside = place.with_name(f".{place.name[:200]}.{os.getpid()}.tmp")
     try:

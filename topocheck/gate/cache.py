@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from typing import Any
@@ -18,15 +17,12 @@ _FILES = ("/proc/sys/kernel/random/boot_id", "/proc/driver/nvidia/version")
 def key_of(root: str | None, tools: str | None, policy: bytes, *, leaves_node: bool) -> dict[str, Any]:
     """What must be the same for a reading to be used again. A waiver may run out, so the day (UTC) is part of it."""
     at = (root or "/").rstrip("/")
-    seen = hashlib.sha256(policy)
-    for folder in _FOLDERS:
-        seen.update(repr(_names(at + folder)).encode())
-    for file in _FILES:
-        seen.update(_start(at + file))
     return {
         "schema": SCHEMA,
         "version": __version__,
-        "machine": seen.hexdigest(),
+        "policy": policy.decode("latin-1"),
+        "files": [_start(at + file) for file in _FILES],
+        "devices": [",".join(_names(at + folder)) for folder in _FOLDERS],
         "driver_load": _number(f"{at}/sys/module/nvidia"),
         "at": [root, tools],
         "leaves_node": leaves_node,
@@ -51,12 +47,12 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _start(file: str) -> bytes:
+def _start(file: str) -> str | None:
     try:
         with open(file, "rb") as opened:
-            return opened.read(4096)
+            return opened.read(4096).decode("latin-1")
     except OSError:
-        return b""
+        return None
 
 
 def _number(folder: str) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 _FILES = {
     "slurm": ("prolog.sh",),
@@ -25,6 +24,8 @@ _USUAL = "/usr/local/bin/topocheck"
 def text_of(name: str) -> str:
     """What is installed for one caller, with the path of the topocheck that is asked; of two files each below its
     name."""
+    from pathlib import Path
+
     folder = Path(__file__).parent
     texts = {file: (folder / file).read_text("utf-8").replace(_USUAL, _own_path()) for file in _FILES[name]}
     if len(texts) == 1:
@@ -34,5 +35,5 @@ def text_of(name: str) -> str:
 
 def _own_path() -> str:
     """Where this program lies, where it is a program of that name."""
-    path = Path(sys.argv[0]).absolute()
-    return str(path) if path.name == "topocheck" and os.access(path, os.X_OK) and " " not in str(path) else _USUAL
+    path = os.path.abspath(sys.argv[0])
+    return path if path.endswith("/topocheck") and os.access(path, os.X_OK) and " " not in path else _USUAL
