@@ -27,6 +27,7 @@ class Tree:
         self._files: Files = files or Disk()
         self._links = links or {}
         self._targets: dict[str, str | None] = {}
+        self._folders: dict[str, str | None] = {}
 
     def read(self, path: str) -> str | None:
         """The text of a file, stripped; None if not there or not readable."""
@@ -74,6 +75,17 @@ class Tree:
 
     def resolve(self, path: str) -> str | None:
         """The path with every link followed, a missing end kept as it is; None if links go in circles."""
+        folder, _, name = path.rpartition("/")
+        if not folder or name in ("", ".", ".."):
+            return self._followed(path)
+        if folder not in self._folders:  # hundreds of files lie in one
+            self._folders[folder] = self._followed(folder)
+        real = self._folders[folder]
+        if real is None or real == "/" or self._target(f"{real}/{name}") is not None:
+            return self._followed(path)
+        return f"{real}/{name}"
+
+    def _followed(self, path: str) -> str | None:
         here, links_left = "", _MAX_LINKS
         pending = _parts(path)
         while pending:
