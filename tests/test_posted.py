@@ -122,3 +122,15 @@ def test_a_host_of_thousands_of_functions_is_looked_at_in_part_and_says_so(tmp_p
     report = looked(tmp_path, lspci__D_nn=text)
     assert len(report.devices) == 256
     assert "4000 NICs" in " ".join(gap.reason for gap in report.gaps)
+
+
+def test_what_is_said_of_many_devices_stays_in_sight(tmp_path: Path) -> None:
+    acs = "\tCapabilities: [f24 v1] Access Control Services\n\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+\n\n"
+    switch = PORT.format(bdf="02:00.0", bus=("02", "03", "09"), kind="Upstream")
+    buses = [f"{n:02x}" for n in range(4, 10)]
+    ports = [PORT.format(bdf=f"03:{b}.0", bus=("03", b, b), kind="Downstream").rstrip() + "\n" + acs for b in buses]
+    gpus = [GPU.format(bdf=f"{b}:00.0").replace("GP104 [GeForce GTX 1080]", "GA100 [A100 PCIe 40GB]") for b in buses]
+    (tmp_path / "lspci_-vv").write_text("".join([switch, *ports, *gpus]))
+    (found,) = [f for f in check(str(tmp_path)).report.findings if f.rule == "P2P002"]
+    assert len(found.subjects) == 6
+    assert found.message.startswith("gpu0, gpu1, gpu2 and 3 more, each: ")

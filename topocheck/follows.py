@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from topocheck.finding import Finding
 
+_NAMED = 4  # as many are named in a message; `subjects` has all
+
 # Each chain from the cause that is printed to what it brings along; rules of one step may stand side by side.
 CHAINS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("NET001",), ("NET006",), ("NET005",), ("RAIL003",), ("AFF001",), ("AFF002",), ("AFF003",)),
@@ -58,10 +60,17 @@ def _told_as_one(findings: list[Finding]) -> list[Finding]:
         told[key] = replace(
             first,
             subjects=subjects,
-            message=f"{', '.join(subjects)}: {finding.alike}",
+            message=f"{_names(subjects)}, each: {finding.alike}",
             evidence=(*first.evidence, *finding.evidence),
             patches=(*first.patches, *finding.patches),
             covers=first.covers | finding.covers,
             follows=(*first.follows, *finding.follows),
         )
     return list(told.values())
+
+
+def _names(subjects: tuple[str, ...]) -> str:
+    """Their names, of many the first and how many more: what is said of them must stay in sight."""
+    if len(subjects) <= _NAMED:
+        return ", ".join(subjects)
+    return f"{', '.join(subjects[: _NAMED - 1])} and {len(subjects) - _NAMED + 1} more"
