@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Any, NamedTuple, TypeVar
 
 from topocheck.facts import NvlinkPort
-from topocheck.graph import Device, PcieLink, Topology
+from topocheck.graph import PCIE_CLASSES, RANK, SWITCH_LOCAL, Device, PcieLink, Topology
 
 
 class SetLink(NamedTuple):
@@ -280,9 +280,12 @@ def _add_nic(node: Topology, patch: AddNic) -> Topology:
 
 
 def _beside(node: Topology, gpu: str, nic: str) -> Topology:
-    """The pair meets in one switch."""
+    """The pair meets in one switch; where no GPU shares a switch with a NIC, as near as the nearest do."""
+    ranks = [RANK[node.pcie_class(g.id, n.id)] for g in node.gpus for n in node.compute_nics]
+    best = min(ranks, default=0)
+    near = PCIE_CLASSES[best] if SWITCH_LOCAL < best < len(PCIE_CLASSES) else "PIX"
     pair = frozenset((gpu, nic))
-    return replace(node, classes={**node.classes, pair: "PIX"}, pcie_classes={**node.pcie_classes, pair: "PIX"})
+    return replace(node, classes={**node.classes, pair: near}, pcie_classes={**node.pcie_classes, pair: near})
 
 
 _STEPS: dict[type, Callable[[Topology, Any], Topology]] = {
