@@ -39,9 +39,10 @@ def commands(layout: Layout) -> dict[str, str]:
         "lscpu": lscpu(layout),
         "uname -r": f"{layout.node.kernel}\n",
     }
-    if columns(layout):
+    live = sum(name.startswith("GPU") for name, _ in columns(layout))
+    if live:
         found["nvidia-smi topo -m"] = smi_text.topo(layout)
-    if sum(name.startswith("GPU") for name, _ in columns(layout)) > 1:
+    if live > 1:
         found |= {f"nvidia-smi topo -p2p {way}": smi_text.p2p(layout) for way in "rw"}
     if nvlink := smi_text.nvlink_status(layout):
         found["nvidia-smi nvlink -s"] = nvlink
