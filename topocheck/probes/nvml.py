@@ -85,7 +85,7 @@ def _refused(failure: Any) -> Iterator[Fact]:  # noqa: ANN401 (JSON of any shape
         return
     code = failure.get("code")
     if code in (None, _LIBRARY_NOT_FOUND, _NO_PERMISSION):
-        yield Gap(INPUT, words[:1].lower() + words[1:])
+        yield Gap(INPUT, words)
     else:
         words = f"Failed to initialize NVML: {words}"
         yield Host(_WITNESS, driver_error=words, line=Evidence(INPUT, None, words))
