@@ -45,7 +45,7 @@ score: $(READY)
 	$(BIN)/python .ci/floor.py .venv/score.json
 
 soak: lint test score
-	TOPOCHECK_SOAK=1 $(BIN)/python -m pytest tests/test_properties.py
+	TOPOCHECK_SOAK=1 $(BIN)/python -m pytest tests/test_properties.py tests/test_gate_faults.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache *.egg-info

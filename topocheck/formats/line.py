@@ -12,8 +12,9 @@ MAX_BYTES = 80
 _DEVICES = 2  # named; of more the number
 # What the messages say in more words: what is, of what could be.
 _SHORT: tuple[tuple[str, str], ...] = (
-    (r"x(\d+) where .*?x(\d+)", r"x\1 of x\2"),
-    (r"runs PCIe (\S+) x\d+ where .*?can (\d\.\d)", r"PCIe \1 of \2"),
+    (r"runs PCIe \S+ (x\d+) where both ends can (x\d+)", r"\1 of \2"),
+    (r"runs PCIe \S+ (x\d+) where it ran wider .*?, (x\d+) in", r"\1 of \2"),
+    (r"runs PCIe (\S+) x\d+ where both ends can (\d\.\d)", r"PCIe \1 of \2"),
     (r"Active at (\S+) Gb/s, .*? at (\S+?)(?=[:, ]|$)", r"\1 of \2 Gb/s"),
     (r"has (\d+ of \d+ NVLinks) up", r"\1"),
 )
