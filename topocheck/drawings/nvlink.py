@@ -62,13 +62,13 @@ def _switched(bundles: Bundles, width: float) -> Panel:
     most = max(links for links, _ in bundles.to_switch.values())
     lines = list(_frame(width, bar + 32, "NVLink"))
     for place, gpu in enumerate(bundles.gpus):
-        lines += _drop(bundles, gpu, 10 + step * (place + 0.5), bar, most)
+        lines += _drop(bundles, gpu, 10 + step * (place + 0.5), bar, most, min(_CHIP, step - 6))
     lines.append(element("rect", css="nvlink", x=10, y=bar, width=width - 20, height=22))
     lines.append(element("text", "NVSwitch", x=width / 2, y=bar + 15, text_anchor="middle"))
     return Panel(tuple(lines), bar + 32)
 
 
-def _drop(bundles: Bundles, gpu: str, x: float, bar: float, most: int) -> Iterator[str]:
+def _drop(bundles: Bundles, gpu: str, x: float, bar: float, most: int, wide: float) -> Iterator[str]:
     """A GPU and its links down to the bar."""
     links, rate = bundles.to_switch.get(gpu, (0, 0.0))
     mark = bundles.marks[gpu]
@@ -77,7 +77,7 @@ def _drop(bundles: Bundles, gpu: str, x: float, bar: float, most: int) -> Iterat
     yield element(
         "g",
         title(gpu, f"{links} NVLinks, {rate:.0f} GB/s one direction", *mark.messages),
-        element("rect", css=f"gpu {css}", x=x - _CHIP / 2, y=_HEAD, width=_CHIP, height=_CHIP_HEIGHT),
+        element("rect", css=f"gpu {css}", x=x - wide / 2, y=_HEAD, width=wide, height=_CHIP_HEIGHT),
         element("text", words(gpu, 8), x=x, y=_HEAD + 16, text_anchor="middle"),
     )
     if links:

@@ -161,11 +161,21 @@ class _Grower:
 
     def _link(self, lower_end: str, names: list[str | None]) -> Link | None:
         link = self._node.links.get(lower_end)
-        if link is None or (words := link_words(link)) == UNKNOWN:
+        if link is None:
             return None
+        mark = self._marks.of(names, links=True)
+        if (words := link_words(link)) == UNKNOWN:
+            most = replace(
+                link, speed_gts=link.can_speed_gts or link.max_speed_gts, width=link.can_width or link.max_width
+            )
+            return (
+                None
+                if link_words(most) == UNKNOWN
+                else Link(f"PCIe max {_spaced(link_words(most))}", None, mark, link.witness)
+            )
         capacity = link_capacity_gb_per_s(link)
         known = None if capacity == float("inf") else capacity
-        return Link(f"PCIe {_spaced(words)}{_of(link)}", known, self._marks.of(names, links=True), link.witness)
+        return Link(f"PCIe {_spaced(words)}{_of(link)}", known, mark, link.witness)
 
 
 def _spaced(words: str) -> str:
@@ -204,6 +214,9 @@ def _short(bdf: str) -> str:
 
 
 def _room(numa: Numa | None, seat: int | None, parts: tuple[Part, ...], marks: Marks) -> Part:
+    """A NUMA node; a host bridge that is its only one is not drawn."""
+    if len(parts) == 1 and parts[0].kind == "root" and not parts[0].link and not parts[0].mark.severity:
+        parts = parts[0].parts
     if seat is None:
         return Part("numa", "numa?", "NUMA node not known", parts=parts)
     cpus = f"CPUs {numa.cpus}" if numa and numa.cpus else ""
