@@ -170,3 +170,11 @@ def test_nvidia_smi_is_not_started_where_it_would_make_its_devices(tools, monkey
     monkeypatch.setattr(source._tree, "glob", lambda pattern: [])
     (gap,) = source.texts(["nvidia-smi -L"], [])
     assert gap == Missing("nvidia-smi -L", "not run: /dev/nvidiactl is not there, and to ask would make it")
+
+
+def test_what_is_printed_at_the_very_end_is_not_lost(tools):
+    """The moment between the last look at the pipe and the child's end, met by many children at once."""
+    (Path(tools) / "late").write_text("#!/bin/sh\nsleep 0.0$1\necho done\n")
+    (Path(tools) / "late").chmod(0o755)
+    commands = [f"late {number}" for number in range(1, 60)]
+    assert [item.text for item in ask(tools, *commands, budget_s=20.0)] == ["done\n"] * len(commands)

@@ -111,7 +111,7 @@ def run(
 
 def _read(child: subprocess.Popen[bytes], deadline_s: float, limit: int) -> tuple[bytes, bytes, bool]:
     """What the child prints until both its pipes close, it ends, or time or space runs out."""
-    out, err = bytearray(), bytearray()
+    out, err, ended = bytearray(), bytearray(), False
     with selectors.DefaultSelector() as selector:
         for pipe, buffer in ((child.stdout, out), (child.stderr, err)):
             assert pipe is not None
@@ -120,9 +120,10 @@ def _read(child: subprocess.Popen[bytes], deadline_s: float, limit: int) -> tupl
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 break
-            ready = selector.select(min(left_s, _TICK_S))
-            if not ready and child.poll() is not None:
+            ready = selector.select(0 if ended else min(left_s, _TICK_S))
+            if not ready and ended:
                 break  # a grandchild may hold the pipe open for ever
+            ended = child.poll() is not None  # what it wrote just before is still to be read
             for key, _ in ready:
                 chunk = os.read(key.fd, _CHUNK_BYTES)
                 if not chunk:
