@@ -36,6 +36,13 @@ def judged_links(node: Topology) -> list[JudgedLink]:
     return [*found, *(JudgedLink(x, x.id, None, ()) for x in orphans)]
 
 
+def links_due(node: Topology, judged: list[JudgedLink]) -> int:
+    """How many links there are to judge: those read at some end, and the own links of GPUs and NICs that were not."""
+    read = {j.link.id for j in judged}
+    devices = [d for d in (*node.gpus, *judged_nics(node)) if not d.is_vf and not (d.part and d.part.c2c)]
+    return len(judged) + sum((d.bdf or d.id) not in read for d in devices)
+
+
 def judged_nics(node: Topology) -> list[Device]:
     """Compute NICs, and those whose role cannot be told."""
     return [n for n in node.nics if n.role == "compute" or (n.role == "unknown" and not n.is_vf)]

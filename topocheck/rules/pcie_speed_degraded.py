@@ -29,6 +29,7 @@ from topocheck.judging import (
     link_evidence,
     link_scenarios,
     link_words,
+    links_due,
     measurable,
     ran_before,
     severity_by_equals,
@@ -48,9 +49,9 @@ def check(node: Topology) -> Iterator[Answer]:
     awake = [j for j in read if not j.link.asleep]
     if not judged:
         yield (Skip("no PCIe link field in the input") if node.devices else NotApplicable("no GPU or compute NIC"))
-    elif len(awake) < len(judged):
+    elif len(awake) < (due := links_due(node, judged)):
         asleep = f", {len(read) - len(awake)} asleep" if len(awake) < len(read) else ""
-        yield Skip(f"{len(awake)} of {len(judged)} links read at both ends and awake{asleep}", partial=bool(awake))
+        yield Skip(f"{len(awake)} of {due} links read at both ends and awake{asleep}", partial=bool(awake))
     for j in judged:
         can = (j.link.can_speed_gts or 0.0) - _ROUNDING_GTS
         if not measurable(j) or j.link.at_boot:

@@ -26,6 +26,7 @@ from topocheck.judging import (
     link_evidence,
     link_scenarios,
     link_words,
+    links_due,
     measurable,
     ran_before,
     severity_by_equals,
@@ -42,8 +43,8 @@ def check(node: Topology) -> Iterator[Answer]:
     read = [j for j in judged if measurable(j) and j.link.can_width and not j.link.at_boot]
     if not judged:
         yield (Skip("no PCIe link field in the input") if node.devices else NotApplicable("no GPU or compute NIC"))
-    elif len(read) < len(judged):
-        yield Skip(f"{len(read)} of {len(judged)} links read at both ends", partial=bool(read))
+    elif len(read) < (due := links_due(node, judged)):
+        yield Skip(f"{len(read)} of {due} links read at both ends", partial=bool(read))
     for j in judged:
         if measurable(j) and not j.link.at_boot and (j.link.width or 0) < max(j.link.can_width or 0, _before(node, j)):
             yield _finding(node, j)

@@ -25,6 +25,7 @@ from topocheck.patches import SetPort
 
 ID = "NET001"
 NAME = "port-down"
+_AS_PRINTED = {"linkup": "LinkUp", "linkerrorrecovery": "LinkErrorRecovery"}
 _CAUSES = {
     "disabled": ("switched off on the host", "Enable the port on the host (mlxlink or ibportstate enable)"),
     "polling": ("no cable, or the other end is off", "Reseat cable or transceiver; check the switch port"),
@@ -98,7 +99,7 @@ def _finding(node: Topology, nic: Device, down: list[RdmaPort]) -> Finding:
 
 def _words(port: RdmaPort) -> str:
     state = (port.state or "unknown").capitalize()
-    return f"{state}/{port.physical.capitalize()}" if port.physical else state
+    return f"{state}/{_AS_PRINTED.get(port.physical, port.physical.capitalize())}" if port.physical else state
 
 
 def _cause(port: RdmaPort) -> tuple[str, str]:
