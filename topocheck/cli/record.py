@@ -16,10 +16,22 @@ from topocheck.output import to_stdout
 @click.option("--root", metavar="DIR", help="Where this machine's files lie (a container's /host).")
 @click.option("--tools", metavar="DIR", help="The only folder its commands are looked up in.")
 @click.option("--budget", type=float, default=20.0, show_default=True, metavar="SECONDS", help="For all its commands.")
+@click.option("--policy", metavar="FILE", help="Checked as with node, and no more: a capture judges nothing.")
 @click.option("--output", metavar="FILE", help="The file to write, instead of a new one in this folder.")
-def capture(include_identifiers: bool, root: str | None, tools: str | None, budget: float, output: str | None) -> int:
+def capture(
+    include_identifiers: bool,
+    root: str | None,
+    tools: str | None,
+    budget: float,
+    policy: str | None,
+    output: str | None,
+) -> int:
     """Record everything `node` reads of this machine in one file, for `node --from`. Identifiers are replaced."""
     check_budget(budget)
+    if policy is not None:
+        from topocheck.policy import load
+
+        load(policy)
     from topocheck.capture import capture, inputs
     from topocheck.sources.live import open_live
 
