@@ -112,6 +112,14 @@ def test_the_page_loads_nothing_and_has_every_device(name, capsys):
     assert text.count('<th scope="row">') >= len(ids) / 4
 
 
+def test_a_heat_map_says_down_and_is_no_wider_than_a_page(faulty, capsys):
+    """32 NICs are rows, not columns; a port that is down carries nothing to any of the 8 GPUs."""
+    text = shown(capsys, faulty("rdmap96s0-down", "p5-vm"), "html")
+    row = re.search(r'<th scope="row">rdmap96s0</th>(.*?)</tr>', text)[1]
+    assert re.findall(r">([^<]+)</td>", row) == ["down"] * 8
+    assert max(head.count('scope="col"') for head in re.findall(r"<thead>.*?</thead>", text, re.DOTALL)) <= 16
+
+
 @pytest.mark.parametrize("payload", pictures.PAYLOADS)
 def test_hostile_words_are_words_on_the_page(tmp_path, payload, capsys):
     clean = Page(

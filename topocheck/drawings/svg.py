@@ -18,7 +18,7 @@ from topocheck.formats.screen import MARKS, SEPARATOR
 from topocheck.graph import Topology
 from topocheck.report import Report
 
-_ROOM, _LEAST = 1140, 760
+_ROOM, _LEAST = 1140, 800
 _TOP = 34  # the title above the boxes
 _LEGEND_HEIGHT = 34
 _LEGEND_GB_PER_S = (6.5, 13.0, 26.0, 54.0)
@@ -150,5 +150,6 @@ def _legend(y: float) -> Iterator[str]:
         x += 88
     yield line(x, 1.5, "unread")
     yield label(x + 30, "not read")
-    yield label(x + 95, f"{MARKS['error']} error", "error")
-    yield label(x + 145, f"{MARKS['warning']} warning", "warning")
+    yield label(x + 90, "~ asleep")
+    yield label(x + 145, f"{MARKS['error']} error", "error")
+    yield label(x + 190, f"{MARKS['warning']} warning", "warning")

@@ -23,6 +23,7 @@ from topocheck.report import Device, Pair, Report, WhatIf
 
 _SHADES = 10
 _CLASS_ONLY = "·"
+_MOST_ACROSS = 16  # columns that fit a printed page
 
 
 class Cell(NamedTuple):
@@ -97,13 +98,17 @@ def _heats(report: Report) -> list[Heat]:
     if len(gpus) > 1:
         found.append(_heat("GPU to GPU, achievable GB/s, one direction", gpus, gpus, pairs))
     if gpus and nics:
-        found.append(_heat("GPU to NIC, achievable GB/s, one direction", gpus, nics, pairs))
+        tall = len(nics) > _MOST_ACROSS
+        found.append(
+            _heat("GPU to NIC, achievable GB/s, one direction", *((nics, gpus) if tall else (gpus, nics)), pairs)
+        )
     return found
 
 
 def _heat(caption: str, rows: list[Device], across: list[Device], pairs: dict[frozenset[str], Pair]) -> Heat:
     most = max(_figures(pairs.get(frozenset((a.id, b.id))) for a in rows for b in across), default=0.0)
-    cells = [(a.id, [_cell(pairs.get(frozenset((a.id, b.id))), most) for b in across]) for a in rows]
+    down = {d.id for d in (*rows, *across) if d.kind == "nic" and d.state == "down"}
+    cells = [(a.id, [_cell(pairs.get(frozenset((a.id, b.id))), most, down) for b in across]) for a in rows]
     return Heat(caption, [d.id for d in across], cells)
 
 
@@ -111,12 +116,14 @@ def _figures(pairs: Iterable[Pair | None]) -> Iterable[float]:
     return (p.achievable_gb_per_s for p in pairs if p is not None and p.achievable_gb_per_s is not None)
 
 
-def _cell(pair: Pair | None, most: float) -> Cell:
+def _cell(pair: Pair | None, most: float, down: set[str]) -> Cell:
     if pair is None:
         return Cell("", None, "")
     words = [f"{pair.a} – {pair.b}", pair.cls or "class not known"]
     if pair.pcie_cls and pair.pcie_cls != pair.cls:
         words.append(f"PCIe {pair.pcie_cls}")
+    if down & {pair.a, pair.b}:
+        return Cell("down", None, ", ".join([*words, "port down"]))
     figure = pair.achievable_gb_per_s
     if figure is None:
         return Cell(pair.cls or _CLASS_ONLY, None, ", ".join(words))
