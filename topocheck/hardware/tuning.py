@@ -41,7 +41,7 @@ TREE_ALLREDUCE = 0.92
 # The most LL carries in all, GB/s, on 1, 2 and more nodes, by NVLink generation of the GPU (Volta and before: 2).
 _LL_MOST = {2: (39.0, 39.0, 20.4), 3: (87.7, 22.5, 19.0), 4: (141.0, 45.0, 35.0), 5: (282.0, 90.0, 70.0)}
 
-# Small messages measured over these tables: median of 11 rows, 0.84-3.05 (ONE-02, 15, 26, 27, MULTI-20, 22, ALPHA-17,
+# Small messages measured over these tables: median of 11 rows, 0.83-3.06 (ONE-02, 15, 26, 27, MULTI-20, 22, ALPHA-17,
 # 18, 20, 34, 35). A kernel launch and the start of all ranks are in what nccl-tests measures.
 LATENCY_FOUND = 1.6
 # A tree forced on more than two nodes over the ring: MULTI-07 0.76, MULTI-29 0.79, MULTI-09 0.85.

@@ -83,11 +83,16 @@ def _both(first: Cost, second: Cost) -> Cost:
     return Cost(*(a + b for a, b in zip(first, second, strict=True)))
 
 
+def _there_and_back(up: Cost, down: Cost) -> Cost:
+    """Who receives most on the way up sends most on the way down: one way each."""
+    return _both(up, down)._replace(busiest_bytes=max(up.busiest_bytes, down.busiest_bytes))
+
+
 def _halving_doubling(p: int, n: float) -> Cost:
     """Rabenseifner; where p is no power of two, the ranks beyond it hand over first and are handed the result last."""
     core = 1 << (p.bit_length() - 1)
     within = _both(_adding(_parts_by_tree(core, n)), _parts_by_tree(core, n))
-    return within if core == p else _both(within, Cost(2, 2 * n, 2 * n, n))
+    return within if core == p else _both(within, Cost(2, 2 * n, n, n))
 
 
 def _bruck(p: int, n: float) -> Cost:
@@ -108,8 +113,8 @@ ALGORITHMS: dict[str, dict[str, Formula]] = {
         "halving": lambda p, n: _adding(_parts_by_tree(p, n)),
     },
     "allreduce": {
-        "root": lambda p, n: _both(_to_root(p, n), _from_root(p, n)),
-        "tree": lambda p, n: _both(_tree_up(p, n), _tree(p, n)),
+        "root": lambda p, n: _there_and_back(_to_root(p, n), _from_root(p, n)),
+        "tree": lambda p, n: _there_and_back(_tree_up(p, n), _tree(p, n)),
         "ring": lambda p, n: _both(_adding(_parts_direct(p, n)), _parts_direct(p, n)),
         "halving-doubling": _halving_doubling,
     },

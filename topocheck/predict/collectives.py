@@ -20,6 +20,7 @@ OPS = (
     "allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall", "gather", "scatter", "sendrecv",
     "barrier",
 )  # fmt: skip
+_AMPERE = 3  # NVLink generation
 _LEAST_NVLS = 5  # four GPUs run a ring (rows ONE-13, ONE-19), six and more NVLS (ONE-14)
 BARRIER_BYTES = 8.0  # NCCL has no barrier: one element is reduced
 
@@ -174,9 +175,11 @@ class _Place(NamedTuple):
 
     @property
     def tree_between(self) -> float:
-        """On exactly two nodes a tree sends half of what a ring does; on more a ring's, less well."""
+        """On exactly two nodes a tree sends half of what a ring does; on more as much, less well. A100 and before
+        take the ring over InfiniBand (MULTI-21, 23, 26: 0.91-0.96 of the NICs), the tree over EFA (MULTI-02, 57)."""
+        gen = self.machine.part.nvlink_gen if self.machine.part else 0
         rated = (self.machine.nics or 0.0) / achievable_gb_per_s(8.0) * self.gpus / self.machine.gpus
-        if self.domains == 2:
+        if self.domains == 2 and (gen > _AMPERE or self.machine.fabric == "efa"):
             return collectives.tree_of_two_gb_per_s(rated * 8, self.gpus)
         return self.between * tuning.TREE_OVER_RING
 

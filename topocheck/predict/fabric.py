@@ -52,6 +52,15 @@ def fat_tree_endpoints(radix: int) -> int:
     return radix**3 // 4
 
 
+def full_mesh_links(gpus: int) -> tuple[int, int]:
+    """Links of a mesh where every two GPUs are wired, in all and a GPU: N(N−1)/2 and N−1. A switch spares them.
+
+    >>> full_mesh_links(8)
+    (28, 7)
+    """
+    return gpus * (gpus - 1) // 2, gpus - 1
+
+
 def bisection_gb_per_s(endpoints: int, gb_per_s: float, oversubscription: float = 1.0) -> float:
     """What crosses the middle one way: half of what the endpoints send, over the oversubscription."""
     return endpoints * gb_per_s / 2 / oversubscription

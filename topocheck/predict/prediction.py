@@ -168,7 +168,7 @@ def _assumptions(machine: Machine, nodes: int, ops: Sequence[str]) -> list[str]:
     if machine.chip is None:
         said.append(f"{machine.model}: no tensor rate or memory in our table: no break-even")
     if nodes > 1:
-        said.append(f"the other {nodes - 1} nodes are like this one; the network between them is idle and non-blocking")
+        said.append("the other nodes are like this one; the network between them is idle and non-blocking")
         said.append("every NIC carries the same bytes: the slowest sets the pace (NCCL plans by what links can do)")
         if machine.fabric == "efa":
             said.append(
@@ -179,7 +179,7 @@ def _assumptions(machine: Machine, nodes: int, ops: Sequence[str]) -> list[str]:
         if {"alltoall", "gather", "scatter"} & set(ops):
             said.append("alltoall, gather, scatter between nodes: a ceiling; no published row fixes a constant")
     if ops:
-        said.append("small messages: NCCL's own latency table × 1.6, the median found over it (0.84-3.05 over 11 rows)")
+        said.append("small messages: NCCL's own latency table × 1.6, the median found over it (0.83-3.06 over 11 rows)")
         if machine.nvls is None and machine.links == 0:
             said.append("no NVLink between all GPUs: the ring runs over PCIe")
     return said
