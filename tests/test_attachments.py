@@ -95,6 +95,11 @@ def test_what_sosreport_says_of_its_commands_counts(tmp_path: Path) -> None:
     assert ("ibstat", "sosreport kept only its last part: the beginning is missing") in gaps
 
 
+def test_settings_without_numa_balancing_are_a_gap(tmp_path: Path) -> None:
+    (tmp_path / "sysctl_-a").write_text("abi.vsyscall32 = 1\nkernel.acct = 4 2 30\n")
+    assert [fact.reason for fact in gather(open_source(str(tmp_path)))] == ["kernel.numa_balancing is not in it"]
+
+
 def test_evidence_of_a_bug_report_counts_lines_below_the_command(tmp_path: Path) -> None:
     capture = nodes.apply(NODE, nodes.edit(NODE, "mlx5_8-polling"), tmp_path)
     report = check(str(wrapped(capture, "bug-report", tmp_path))).report

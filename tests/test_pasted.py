@@ -76,6 +76,18 @@ def test_however_it_was_pasted_it_is_the_same_node(how, plain, tmp_path):
     assert (report.verdict, report.findings, report.gaps) == ("healthy", (), ())
 
 
+def test_of_two_hosts_in_one_text_only_the_first_is_read(tmp_path):
+    matrix, cpus = OUTPUTS["nvidia-smi_topo_-m"], OUTPUTS["lscpu"]
+    one = f"[root@gpu017 ~]# nvidia-smi topo -m\n{matrix}[root@gpu017 ~]# lscpu\n{cpus}"
+    (tmp_path / "one.txt").write_text(one)
+    assert not check(str(tmp_path / "one.txt")).report.gaps
+    (tmp_path / "two.txt").write_text(f"{one}user@gpu018:~$ sudo ibstat\n{OUTPUTS['ibstat']}")
+    report, node = check(str(tmp_path / "two.txt"))
+    (gap,) = report.gaps
+    assert gap.reason == "prompts of two hosts: only what gpu017 printed is read; give gpu018's output by itself"
+    assert (len(node.gpus), {nic.state for nic in node.nics}) == (8, {"unknown"})
+
+
 def test_the_kernels_own_times_and_a_documents_entities_stay():
     for text in (
         "[    9.100000] nvidia: loaded\n" * 5,
