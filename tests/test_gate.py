@@ -1,9 +1,12 @@
 """The gate through its command line, in a prolog's environment: what fails which job, and what it says."""
 
 import json
+from dataclasses import replace
 
+import nodes
 import pytest
 from gates import machine, slurm
+from livenode import livenode
 
 ELSEWHERE = "not this job's: "
 
@@ -109,3 +112,41 @@ def test_gpus_are_minor_numbers_and_no_indices(at, gpus, code):
     else:
         ran = node.gate(job=slurm(gpus))
     assert ran.code == code, node.log()
+
+
+def test_a_nic_that_is_gone_fails_jobs_of_its_gpu(at, tmp_path):
+    """The baseline had it."""
+    from topocheck.check import check
+    from topocheck.formats import json as as_json
+
+    node = at("mlx5_9-gone")
+    baseline = tmp_path / "baseline.json"
+    baseline.write_text(as_json.render(check(str(nodes.healthy("hgx-h100"))).report))
+    (tmp_path / "policy.toml").write_text(f'baseline = "{baseline}"\n')
+    policy = ("--policy", str(tmp_path / "policy.toml"))
+    ran = node.gate(*policy, job=slurm("7", nodes=2))
+    assert ran.code == 1 and ran.out.startswith("topocheck: NET005 "), node.log()
+    assert node.gate(*policy, job=slurm("6", nodes=2)).code == 0
+    assert node.gate(*policy, job=slurm("7", nodes=1)).code == 0
+
+
+@pytest.mark.real("gcc")
+@pytest.mark.parametrize(("also", "gpus", "code"), [
+    ("", "2", 0),
+    ("remap_failed 1 * 1", "2", 1),
+    ("remap_failed 1 * 1", "1", 0),
+    ("recovery_action 1 * 2", "2", 1),
+    ("!nvmlDeviceGetCurrPcieLinkWidth 1 * 15", "2", 1),
+    ("!nvmlInitWithFlags * * 18", "5", 1),
+    ("~nvmlDeviceGetNvLinkState 1 * 60000\nremap_failed 1 * 1", "2", 0),
+])  # fmt: skip
+def test_by_nvml_alone(tmp_path, also, gpus, code):
+    """Its index 1 is minor 2. What was read before it hangs counts once: the second reading does not ask it."""
+    numbers = MINORS.split(",")
+    lines = "\n".join(f"minor {index} * {minor}" for index, minor in enumerate(numbers))
+    tmp_path.joinpath("nvml").mkdir()
+    made = livenode(nodes.healthy("hgx-h100"), tmp_path / "nvml", also=f"{lines}\n{also}")
+    node = machine(tmp_path / "machine", minors="")
+    (node.tools / "nvidia-smi").unlink()
+    ran = replace(node, environ=made.environ).gate(job=slurm(gpus))
+    assert ran.code == code, (ran, node.log())

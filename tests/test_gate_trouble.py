@@ -103,6 +103,19 @@ def test_a_fault_seen_once_passes_and_is_told(tmp_path):
     assert "seen once of two readings, passes: PCI001 gpu5 x8 of x16 -45%" in node.log()[-1]
 
 
+def test_a_second_reading_that_hangs_is_no_word_against_the_first(tmp_path):
+    """nvidia-smi refuses to start the driver once, and then does not answer."""
+    node = machine(tmp_path / "machine", "driver-library-mismatch")
+    ill, seen = (node.tools / "nvidia-smi").read_text(), tmp_path / "seen"
+    again = f"#!/bin/sh\necho >> {seen}\n[ $(wc -l < {seen}) -gt 2 ] && exec /bin/sleep 60\n"  # asked twice a reading
+    write_tool(node.tools, "nvidia-smi", again + ill.replace("#!/bin/sh\n", "", 1))
+    for options, code in (((), 0), (("--fail-closed",), 1)):
+        seen.unlink(missing_ok=True)
+        ran = node.gate(*options, job=slurm("5"))
+        assert ran.code == code, node.log()
+        assert "GPU003" in node.log()[-1]
+
+
 def test_no_time_to_read_again_is_no_proof(tmp_path):
     """A port is read again after 3 s."""
     node = machine(tmp_path / "machine", "mlx5_8-polling")

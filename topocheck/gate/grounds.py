@@ -84,12 +84,14 @@ def _of_path(node: Topology, finding: Finding) -> Iterator[Ground]:
     """A link of a GPU's path fails any job on it; what is on the path of its NIC, or is the NIC, those that leave."""
     below = _hit(node, finding)
     own = [address(gpu) for gpu in below if gpu.kind == "gpu"]
+    if finding.rule == "NET005":  # the card is gone: whose it was
+        own += [address(gpu) for gpu in node.gpus if gpu.id in finding.covers and address(gpu) not in own]
     nics = {nic.id for nic in below if nic.kind == "nic"}
     if finding.rule in _PATH and own:
         yield _ground(finding, own, ANY)
     elif finding.rule in _PORTS and own:  # a GPU without its NIC
         yield _ground(finding, own, SEVERAL_NODES)
-    if finding.rule in _PORTS and not below:
+    if finding.rule in _PORTS and not below and not own:
         yield _ground(finding, [], SEVERAL_NODES, "whole")
     if nics:
         served = [address(gpu) for gpu in node.gpus if nics & set(_nics_of(node, gpu))]

@@ -163,7 +163,7 @@ def _looked(site: _Site, job: Job, started_s: float) -> Result:
         return Result(job, reading, Decision(grounds, [*decision.unseen, doubt], decision.notes), readings=1)
     time.sleep(max(0.0, at_s - time.monotonic()))
     second = read(_source(site.call, ends_s, ask_driver=not reading["hung"]), site.policy, job)
-    return Result(job, reading, _both(reading, decision, decide(second, job)), readings=2)
+    return Result(job, reading, _both(reading, decision, second, decide(second, job)), readings=2)
 
 
 def _drill(call: Call) -> Drill | None:
@@ -197,16 +197,18 @@ def _when_again(grounds: list[Ground], began_s: float, now_s: float, ends_s: flo
     return latest_s if latest_s >= max(now_s, began_s + wait_s) else None
 
 
-def _both(reading: Reading, first: Decision, second: Decision) -> Decision:
-    """What both readings say fails the job."""
+def _both(reading: Reading, first: Decision, again: Reading, second: Decision) -> Decision:
+    """What both readings say fails the job. A second one that could not see is no word against the first."""
     stands = [g for g in first.grounds if "said" in g or any(same(g, other) for other in second.grounds)]
     gone = [g["line"] for g in first.grounds if g not in stands]
     new = [g["line"] for g in second.grounds if not any(same(g, other) for other in first.grounds)]
     for finding in reading["report"]["findings"]:
         if any(finding["rule"] == g["rule"] and finding["subjects"] == g["subjects"] for g in stands):
             finding["readings"] = 2
+    blind = gone and (again["late"] or second.unseen)
+    doubts = [f"seen once, not seen again nor seen well: {line}" for line in dict.fromkeys(gone)] if blind else []
     once = [f"seen once of two readings, passes: {line}" for line in dict.fromkeys([*gone, *new])]
-    return Decision(stands, first.unseen, [*first.notes, *once])
+    return Decision(stands, [*first.unseen, *doubts], [*first.notes, *([] if blind else once)])
 
 
 def _worst(reading: Reading | None) -> str | None:
