@@ -34,7 +34,8 @@ def render(node: Topology, report: Report) -> str:
     if not node.gpus:
         raise TopocheckError("graph: no GPU in the input: NCCL's topology file is about GPUs")
     if nameless := [gpu.id for gpu in node.gpus if gpu.bdf is None]:
-        raise TopocheckError(f"graph: no PCI address of {', '.join(nameless)} in the input: add lspci or nvidia-smi -q")
+        more = f" and {len(nameless) - 1} more" if len(nameless) > 1 else ""
+        raise TopocheckError(f"graph: no PCI address of {nameless[0]}{more} in the input: add lspci or nvidia-smi -q")
     seats: dict[int, dict[str, _Pci]] = {}
     for device in (*node.gpus, *node.nics):
         if device.bdf is not None:  # a NIC without one NCCL finds by itself

@@ -74,7 +74,7 @@ def refusal(node: Topology) -> str | None:
     if not node.gpus:
         return "no GPU in the input"
     if flat_tree(node):
-        return "the PCIe tree is hidden (every pair of devices at one distance): ask the provider for a topology file"
+        return "the PCIe tree is hidden (every pair of devices at one distance): read it on the host"
     known = any(node.pcie_class(gpu.id, nic.id) for gpu in node.gpus for nic in node.nics)
     if node.nics and not known:
         return "no input says which NIC is near which GPU: add lspci -vv or nvidia-smi topo -m"
