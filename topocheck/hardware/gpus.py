@@ -58,6 +58,7 @@ _PARTS = (
     Part(r"RTX|L4|L20|L2\b|T4|A10|A16|A2\b|QUADRO|TESLA|M60|P[0-9]+|K80|NVIDIA", "none"),
 )
 _COMPILED = tuple((re.compile(part.pattern, re.IGNORECASE), part) for part in _PARTS)
+_NAMELESS = re.compile(r"\bDevice [0-9a-f]{4}\b", re.IGNORECASE)
 _GEFORCE = re.compile(r"GeForce|RTX [2345]0[5-9]0|GTX", re.IGNORECASE)
 
 # PCI ids of parts whose lspci name is often missing from pci.ids; ids as in the pci.ids database.
@@ -83,8 +84,12 @@ NVLINK_PAIR_STAGED_REMAINS = 0.09  # FAULT-41: staged Gen5 over NV18
 
 
 def part_of(model: str | None, pci_id: str | None = None) -> Part | None:
-    """The family of a GPU by its name, else by its PCI id; None if neither says."""
-    for name in (model, _NAME_OF_ID.get(pci_id or "")):
+    """The family of a GPU by its name, else by its PCI id; None if neither says.
+
+    A name that is only the id ("NVIDIA Corporation Device 2330": an old pci.ids) is looked up by the id first.
+    """
+    names = (model, model_of_id(pci_id))
+    for name in reversed(names) if model and _NAMELESS.search(model) else names:
         if not name:
             continue
         for pattern, part in _COMPILED:

@@ -96,7 +96,7 @@ def machine_of(node: Topology) -> Machine:
     return Machine(
         model=first.model or "GPU",
         gpus=len(node.gpus),
-        chip=chip_of(first.model),
+        chip=chip_of(first.model) or chip_of(gpus.model_of_id(first.pci_id)),
         part=part,
         links=links if on_nvlink else 0,
         ring=ring,
@@ -138,10 +138,16 @@ def _links(node: Topology, part: Part | None, assumed: list[str]) -> int:
 
 def _all_nvlink(node: Topology, part: Part | None) -> bool:
     """Whether every pair of GPUs meets over NVLink, as far as anybody says (a mesh: whether the GPUs have it)."""
-    if part and part.board == "mesh":
+    if part and (part.board == "mesh" or _unseen_switches(node, part)):
         return True
     pairs = [(a, b) for i, a in enumerate(node.gpus) for b in node.gpus[i + 1 :]]
     return bool(pairs) and all((node.pair_class(a.id, b.id) or "NV").startswith("NV") for a, b in pairs)
+
+
+def _unseen_switches(node: Topology, part: Part) -> bool:
+    """A board whose GPUs meet in NVSwitches, and no input that shows pairs but the PCIe tree's."""
+    seen = node.has_matrix or any(word and word.startswith("NV") for word in node.classes.values())
+    return part.board == "nvswitch" and not seen
 
 
 def _ring(node: Topology, part: Part | None, links: int, refused: list[str]) -> float | None:
@@ -154,7 +160,7 @@ def _ring(node: Topology, part: Part | None, links: int, refused: list[str]) -> 
             return gpus.nvlink_ring_gb_per_s(links, part)
         refused.append("collectives in the node: how its GPUs meet is hidden (no matrix, no PCIe tree, no NVLink)")
         return None
-    if links and part and part.board == "mesh":
+    if links and part and (part.board == "mesh" or _unseen_switches(node, part)):
         return gpus.nvlink_ring_gb_per_s(links, part)
     ring = bandwidth(node, Scenario("ring"))
     return ring.gb_per_s if ring else None
