@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import time
 import xml.etree.ElementTree as ET
 
@@ -185,6 +186,19 @@ def test_hostile_words_are_words_in_every_format(tmp_path, payload, capsys):
     strings = re.sub(r'"(?:[^"\\]|\\.)*"', "S", seen["dot"])
     assert re.fullmatch(r"[\w\s{}\[\]=,;.-]*", strings)
     assert "owned" not in strings
+
+
+@pytest.mark.real("graphviz", program="dot")
+@pytest.mark.parametrize("payload", ["", *pictures.PAYLOADS])
+def test_graphviz_reads_the_graph_as_it_is(tmp_path, payload, capsys):
+    source = pictures.hostile(tmp_path, payload) if payload else nodes.healthy("hgx-h100")
+    text = drawn(capsys, source, "dot")
+    seen = subprocess.run(["dot", "-Tplain"], input=text, capture_output=True, text=True, timeout=60, check=False)
+    assert (seen.returncode, seen.stderr) == (0, "")
+    graph = check(str(source)).topology.graph
+    kinds = [line.split()[0] for line in seen.stdout.splitlines()]
+    assert kinds.count("node") == graph.number_of_nodes()
+    assert kinds.count("edge") == graph.number_of_edges()
 
 
 @pytest.mark.parametrize("format_", FORMATS)

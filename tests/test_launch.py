@@ -99,6 +99,15 @@ def test_a_hostile_name_is_never_executed(tmp_path, name, capsys):
     assert not (tmp_path / "owned").exists()
 
 
+@pytest.mark.real("shellcheck")
+@pytest.mark.parametrize("node", nodes.names())
+def test_shellcheck_has_nothing_to_say_of_the_script(tmp_path, node):
+    script = tmp_path / "bind.sh"
+    assert run(["bind", "--from", str(nodes.healthy(node)), "--format", "shell", "--output", str(script)]) == 0
+    seen = subprocess.run(["shellcheck", str(script)], capture_output=True, text=True, timeout=60, check=False)
+    assert (seen.returncode, seen.stdout) == (0, "")
+
+
 def test_a_nic_that_is_down_is_not_used(capsys, tmp_path):
     launch = bound(capsys, "--from", str(nodes.apply("p5-vm", nodes.edit("p5-vm", "rdmap96s0-down"), tmp_path)))
     assert launch["ranks"][1]["nics"] == ["rdmap97s0", "rdmap98s0", "rdmap99s0"]

@@ -14,8 +14,8 @@ from topocheck.patches import patched
 from topocheck.pricing import scenario_name
 from topocheck.report import Report, WhatIf, WhatIfFigure
 
-_MOST_REPAIRS = 5  # 32 subsets
-_MOST_SCENARIOS = 6
+_MOST_REPAIRS = 6  # 64 subsets
+_MOST_SCENARIOS = 7
 
 
 def what_if(node: Topology, report: Report) -> WhatIf | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 
 from topocheck.formats.printable import printable
 from topocheck.formats.screen import Screen
@@ -63,7 +62,7 @@ def shell(launch: Launch) -> str:
 def _branch(rank: Rank) -> list[str]:
     lines = [f"{rank.rank})"]
     if rank.environment:
-        settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in rank.environment)
+        settings = " ".join(f"{name}={_literal(value)}" for name, value in rank.environment)
         lines.append(f"  export {settings}")
     if rank.numactl:
         lines.append(f'  if command -v numactl >/dev/null; then set -- {quoted(rank.numactl)} "$@"')
@@ -71,6 +70,11 @@ def _branch(rank: Rank) -> list[str]:
             lines.append(f'  else set -- {quoted(rank.taskset)} "$@"')
         lines.append("  fi")
     return [*lines, "  ;;"]
+
+
+def _literal(value: str) -> str:
+    """A value in single quotes whatever it is: zsh takes even a bare "=mlx5_0" for a command to look up."""
+    return "'" + value.replace("'", "'\\''") + "'"
 
 
 def document(launch: Launch) -> str:
