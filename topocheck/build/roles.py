@@ -10,6 +10,7 @@ from typing import NamedTuple
 from topocheck.build.nics import natural
 from topocheck.build.pci import address_key
 from topocheck.graph import RANK, SWITCH_LOCAL, Device
+from topocheck.hardware import network
 from topocheck.hardware.platforms import Platform
 from topocheck.names import NameSet
 
@@ -205,7 +206,7 @@ def _compute_kind(
     local = {k.key: assign(gpus, list(k.nics), class_of, SWITCH_LOCAL, each) for k in kinds}
     best = max(kinds, key=lambda k: (_covered(local[k.key]), k.rate_gbit_per_s, len(k.nics)))
     if 2 * _covered(local[best.key]) < len(gpus):
-        best = max(kinds, key=lambda k: (k.rate_gbit_per_s, _covered(local[k.key]), len(k.nics)))
+        best = max(kinds, key=lambda k: (_most_gbit_per_s(k), _covered(local[k.key]), len(k.nics)))
         if 4 * len(best.nics) < len(gpus):
             return None, {}
     return _shared_out(best, gpus, class_of, each)
@@ -230,6 +231,12 @@ def _shared_out(
     if len(kind.nics) < len(gpus) <= 2 * _covered(local):
         return kind, local
     return kind, assign(gpus, list(kind.nics), class_of, RANK[None], each)
+
+
+def _most_gbit_per_s(kind: Kind) -> float:
+    """The kind's rate; where no active port was read that of its model, since a down port changes no kind."""
+    models = (network.most_gbit_per_s(n.pci_id, n.device_type) or 0.0 for n in kind.nics)
+    return kind.rate_gbit_per_s or max(models, default=0.0)
 
 
 def _covered(assignment: Mapping[str, tuple[str, ...]]) -> int:
