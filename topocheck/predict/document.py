@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from topocheck import __version__
+from topocheck.predict.alpha_beta import parts_of
 from topocheck.predict.prediction import Prediction, Row
 from topocheck.predict.step import Step
 
@@ -24,6 +25,7 @@ def as_json(p: Prediction) -> str:
         "model": p.model,
         "ladder": [_rounded(rung._asdict()) for rung in p.ladder],
         "healthy_ladder": [_rounded(rung._asdict()) for rung in p.healthy_ladder],
+        "network_alpha_us": _rounded(parts_of(p.found.alpha_network_us)._asdict()) if p.found.nics else None,
         "rows": [_rounded(row._asdict()) for row in p.rows],
         "winners": {
             op: [
@@ -64,6 +66,8 @@ def _step(step: Step | None) -> dict[str, Any] | None:
         "bubble_us": round(step.bubble_us, 1),
         "exposed_us": round(step.exposed_us, 1),
         "overlap_us": round(step.overlap_us, 1),
+        "cover_us": round(step.cover_us, 1),
+        "best_bucket_mb": step.best_bucket_mb,
         "traffic": [_rounded(t._asdict()) for t in step.traffic],
     }
 

@@ -18,6 +18,7 @@ from topocheck.predict.machine import Machine, machine_of
 from topocheck.predict.step import Step, step_of
 
 MOST_NODES = 100_000
+_FAR = ("AFF001", "AFF002")
 
 
 class Row(NamedTuple):
@@ -104,9 +105,20 @@ def predict(
         step,
         healthy_step,
         costs,
-        (*found.assumptions, *_assumptions(found, nodes, ops), *(step.assumptions if step else ())),
+        (
+            *found.assumptions,
+            *([] if repaired else _far(wrong)),
+            *_assumptions(found, nodes, ops),
+            *(step.assumptions if step else ()),
+        ),
         (*found.refused, *([] if repaired else _not_computed(wrong))),
     )
+
+
+def _far(findings: Sequence[Finding]) -> list[str]:
+    """NICs beyond the switch: the model takes one figure of a range."""
+    gpus = [subject for f in findings if f.rule in _FAR for subject in f.subjects]
+    return [f"{', '.join(gpus)}: NIC beyond the switch, half of its rate taken (measured 0.44-0.64)"] if gpus else []
 
 
 def checked_ops(words: Sequence[str]) -> tuple[str, ...]:
@@ -189,7 +201,10 @@ def _not_computed(findings: Sequence[Finding]) -> list[str]:
     """Faults whose cost no model computes: said, not guessed."""
     by_rule: dict[str, list[str]] = {}
     for finding in findings:
-        if finding.price_kind != "computed":
+        if finding.price_kind != "computed" and finding.rule not in _FAR:
             by_rule.setdefault(finding.rule, []).extend(finding.subjects)
-    return [f"the cost of {rule} ({', '.join(who[:4]) or 'node'}{', …' if len(who) > 4 else ''}): see topocheck node"
-            for rule, who in by_rule.items()]  # fmt: skip
+    return [
+        f"{rule} ({', '.join(who[:4]) or 'node'}{', …' if len(who) > 4 else ''}): not in these figures, no model computes "
+        "it (topocheck node says what is known)"
+        for rule, who in by_rule.items()
+    ]

@@ -12,7 +12,8 @@ from topocheck.predict.prediction import Prediction, Row
 from topocheck.predict.sizes import label
 from topocheck.predict.step import Step
 
-_BAR = 16
+_BAR = 13
+ALPHAS = "α as stated and measured: InfiniBand 2-3 µs, 2.0-2.8; EFA 10-15 µs, 24-36 (weak rows)"
 
 
 def render(prediction: Prediction) -> str:
@@ -73,13 +74,13 @@ def _rung(rung: Rung) -> str:
 def _message(p: Prediction) -> Iterator[str]:
     parts = parts_of(p.found.alpha_network_us)
     yield (
-        f"network α {parts.total_us:g} µs = software and injection {parts.software_and_injection:.2f} + "
-        f"30 m {parts.propagation:.2f} + 1 hop {parts.switching:.2f} + queueing 0"
+        f"network α {parts.total_us:g} µs: software, injection {parts.software_and_injection:.2f} + "
+        f"30 m {parts.propagation:.2f} + 1 switch {parts.switching:.2f} + queue 0"
     )
-    yield (
-        f"GPUDirect RDMA crosses PCIe {pcie_crossings(gpudirect=True)} times, "
-        f"staged {pcie_crossings(gpudirect=False)}; the bytes alone take n / bandwidth"
-    )
+    yield ALPHAS
+    direct, staged = (pcie_crossings(gpudirect=way) for way in (True, False))
+    yield f"GPUDirect RDMA crosses PCIe {direct} times, staged {staged} times, and leaves"
+    yield "0.34-0.79 of the link: host memory decides, no single figure"
 
 
 def _decimal(size: float) -> str:
@@ -117,13 +118,13 @@ def _fabric(fabric: Fabric, nodes: int) -> Iterator[str]:
     yield f"fabric: {fabric.rails} rails; a ring that keeps to its rail stays on one leaf"
     yield f"bisection of {nodes} nodes, non-blocking: {fabric.bisection_gb_per_s:,.0f} GB/s (half of what they send)"
     told = ", ".join(f"{rate:.1f} at {over}:1" for over, rate in fabric.alltoall_per_gpu_gb_per_s.items())
-    yield f"alltoall, a GPU to other nodes at most: {told} oversubscription"
+    yield f"alltoall, GB/s a GPU to other nodes at most: {told}"
     if fabric.sprayed:
         yield "EFA sprays packets over all paths: no hash collisions, more α"
     else:
         yield (
-            f"hashed flows off the rail: the busiest of {UPLINKS} uplinks carries {fabric.busiest_of_uplinks:.2f} "
-            f"flows (ln k / ln ln k: {fabric.leading_term:.1f})"
+            f"{UPLINKS} hashed flows on {UPLINKS} uplinks: the busiest carries {fabric.busiest_of_uplinks:.2f} "
+            f"(ln k / ln ln k: {fabric.leading_term:.1f})"
         )
     yield f"32 senders to one port fill 1 MB in {fabric.incast_fills_us:.2f} µs"
     yield f"a fat tree of {RADIX}-port switches ends at {fabric.endpoints_of_fat_tree:,} ports"
@@ -131,16 +132,25 @@ def _fabric(fabric: Fabric, nodes: int) -> Iterator[str]:
 
 def _step(p: Prediction, step: Step, healthy: Step) -> Iterator[str]:
     yield f"training step {_time(step.total_us)} as found, {_time(healthy.total_us)} healthy"
-    yield f"{'':18} {'messages':>8} {'each':>8} {'sent':>9}  {'rung':8} {'time':>9} {'waited':>9} {'share':>6}"
+    yield f"{'':16} {'messages':>8} {'each':>8} {'sent':>9}  {'rung':7} {'time':>9} {'waited':>9} {'share':>6}"
     for part in step.traffic:
         yield (
-            f"{part.kind:18} {part.messages:8} {label(part.message_bytes):>8} {_decimal(part.sent_bytes):>9}  "
-            f"{part.rung:8} {_time(part.total_us):>9} {_time(part.exposed_us):>9} "
+            f"{part.kind:16} {part.messages:8} {label(part.message_bytes):>8} {_decimal(part.sent_bytes):>9}  "
+            f"{part.rung:7} {_time(part.total_us):>9} {_time(part.exposed_us):>9} "
             f"{part.exposed_us / step.total_us:6.1%}"
         )
     others = (("compute", step.compute_us), ("pipeline bubble", step.bubble_us), ("cost of overlap", step.overlap_us))
     for name, us in others:
         if us:
-            yield f"{name:55} {'':9} {_time(us):>9} {us / step.total_us:6.1%}"
+            yield f"{name:52} {'':9} {_time(us):>9} {us / step.total_us:6.1%}"
+    if step.reduction_us:
+        cover = _time(step.cover_us)
+        yield f"the gradients take {_time(step.reduction_us)}, the backward pass they hide behind {cover}"
+    if step.best_bucket_mb:
+        yield (
+            f"bucket that waits least here: {step.best_bucket_mb:g} MB (the job's: {p.job.bucket_mb:g})"
+            if p.job
+            else ""
+        )
     for cost in p.costs:
         yield f"{cost.rule} {' '.join(cost.subjects)}: {cost.milliseconds:.2f} ms a step"

@@ -39,7 +39,14 @@ class Step(NamedTuple):
     bubble_us: float
     traffic: tuple[Traffic, ...]
     overlap_us: float  # what hidden communication still costs
+    cover_us: float  # the backward pass that gradients can hide behind
+    best_bucket_mb: float | None  # None where nothing is sent in buckets
     assumptions: tuple[str, ...]
+
+    @property
+    def reduction_us(self) -> float:
+        """All gradients, one after the other: a backward pass shorter than this cannot hide them."""
+        return sum(t.total_us for t in self.traffic if t.kind == "gradients")
 
     @property
     def exposed_us(self) -> float:
@@ -101,7 +108,8 @@ def step_of(machine: Machine, job: Job, nodes: int) -> Step:
     )
     hidden = sum(t.total_us - t.exposed_us for t in traffic)
     bubble = each * (job.pp - 1)
-    return Step(compute, bubble, traffic, hidden * OVERLAP_COST, _assumptions(job))
+    bucket = best_bucket_mb(machine, job, nodes, each * 2 / 3) if job.zero < 3 and dp * job.cp > 1 else None
+    return Step(compute, bubble, traffic, hidden * OVERLAP_COST, each * 2 / 3, bucket, _assumptions(job))
 
 
 def hidden_behind(pieces: int, piece_us: float, cover_us: float) -> float:
@@ -112,6 +120,19 @@ def hidden_behind(pieces: int, piece_us: float, cover_us: float) -> float:
     (1.0, 370.0)
     """
     return max(piece_us, cover_us / pieces + pieces * piece_us - cover_us)
+
+
+def best_bucket_mb(machine: Machine, job: Job, nodes: int, cover_us: float) -> float:
+    """Of 1, 2, 4, … MB the bucket that leaves least of the gradients exposed. It grows with the number of ranks: every
+    bucket pays the latency of all of them."""
+    group = group_of(machine, nodes, job.data_ranks(machine.gpus * nodes) * job.cp, job.tp)
+    size = _gradient_bytes(job)
+    op = "reducescatter" if job.zero else "allreduce"
+    waits: dict[float, float] = {}
+    for power in range(20):
+        buckets = max(1, round(size / 2**power / 1e6))
+        waits[2.0**power] = hidden_behind(buckets, group.us(op, size / buckets)[0], cover_us)
+    return min(waits, key=lambda mb: (waits[mb], mb))
 
 
 def bandwidth_to_hide_gb_per_s(ranks: int, tflop_per_s: float, tokens: float) -> float:
@@ -204,7 +225,7 @@ def _data(machine: Machine, job: Job, nodes: int, dp: int, each_us: float) -> li
     if ranks == 1:
         return []
     group = group_of(machine, nodes, ranks, job.tp)
-    size = job.parameters / (job.tp * job.pp) * job.bytes_each
+    size = _gradient_bytes(job)
     backward, forward = each_us * 2 / 3, each_us / 3
     if job.zero == 0:
         return [_in_buckets("gradients", "allreduce", group, job, size, backward)]
@@ -218,6 +239,11 @@ def _data(machine: Machine, job: Job, nodes: int, dp: int, each_us: float) -> li
         _in_layers("weights forward", "allgather", group, job, size, forward),
         _in_layers("weights backward", "allgather", group, job, size, backward),
     ]
+
+
+def _gradient_bytes(job: Job) -> float:
+    """Of one rank."""
+    return job.parameters / (job.tp * job.pp) * job.bytes_each
 
 
 def _in_buckets(kind: str, op: str, group: Group, job: Job, size: float, cover_us: float) -> Traffic:
