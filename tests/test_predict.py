@@ -110,7 +110,7 @@ def test_the_text_says_what_was_assumed(capsys, faulty, job):
     out = capsys.readouterr().out
     assert "assumed:" in out
     assert "the other nodes are like this one" in out
-    assert "(healthy 50.0)" in out
+    assert " of 50.0\n" in out
     assert "fastest: tree LL, " in out
     assert max(map(len, out.splitlines())) <= 80
 

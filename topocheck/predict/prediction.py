@@ -204,7 +204,7 @@ def _not_computed(findings: Sequence[Finding]) -> list[str]:
         if finding.price_kind != "computed" and finding.rule not in _FAR:
             by_rule.setdefault(finding.rule, []).extend(finding.subjects)
     return [
-        f"{rule} ({', '.join(who[:4]) or 'node'}{', …' if len(who) > 4 else ''}): not in these figures, no model computes "
-        "it (topocheck node says what is known)"
+        f"{rule} ({', '.join(who[:4]) or 'node'}{', …' if len(who) > 4 else ''}): not in these figures, "
+        "no model computes it (topocheck node says what is known)"
         for rule, who in by_rule.items()
     ]

@@ -12,8 +12,8 @@ from topocheck.predict.prediction import Prediction, Row
 from topocheck.predict.sizes import label
 from topocheck.predict.step import Step
 
-_BAR = 13
-ALPHAS = "α as stated and measured: InfiniBand 2-3 µs, 2.0-2.8; EFA 10-15 µs, 24-36 (weak rows)"
+_BAR = 11
+ALPHAS = "α stated, measured: InfiniBand 2-3, 2.0-2.8 µs; EFA 10-15, 24-36 µs (weak rows)"
 
 
 def render(prediction: Prediction) -> str:
@@ -57,7 +57,7 @@ def _ladder(p: Prediction) -> Iterator[str]:
     healthy = {rung.level: rung for rung in p.healthy_ladder}
     for rung in p.ladder:
         better = healthy.get(rung.level, rung)
-        yield _rung(rung) + ("" if better.gb_per_s <= rung.gb_per_s * 1.001 else f"  (healthy {better.gb_per_s:.1f})")
+        yield _rung(rung) + ("" if better.gb_per_s <= rung.gb_per_s * 1.001 else f" of {better.gb_per_s:.1f}")
 
 
 def _rung(rung: Rung) -> str:
@@ -118,7 +118,7 @@ def _fabric(fabric: Fabric, nodes: int) -> Iterator[str]:
     yield f"fabric: {fabric.rails} rails; a ring that keeps to its rail stays on one leaf"
     yield f"bisection of {nodes} nodes, non-blocking: {fabric.bisection_gb_per_s:,.0f} GB/s (half of what they send)"
     told = ", ".join(f"{rate:.1f} at {over}:1" for over, rate in fabric.alltoall_per_gpu_gb_per_s.items())
-    yield f"alltoall, GB/s a GPU to other nodes at most: {told}"
+    yield f"alltoall, GB/s of a GPU, at most: {told}"
     if fabric.sprayed:
         yield "EFA sprays packets over all paths: no hash collisions, more α"
     else:
