@@ -21,7 +21,6 @@ _EVIDENCE = 12  # lines a finding; a ticket is no log
 _EVIDENCE_CHARS = 300
 # Emphasis within a word is none, so `mlx5_3` stays; a bare address would become a link by its ":" or its "www.".
 _MARKUP = re.compile(r"[\\`*\[\]<|~&#@!]|^[>+-]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.", re.IGNORECASE)
-_BACKTICKS = re.compile("`+")
 
 
 def render(report: Report) -> str:
@@ -86,13 +85,11 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 
 def _fenced(lines: list[str]) -> list[str]:
-    """Lines as they are, in a fence longer than any in them."""
+    """Lines as they are. Each begins with the name of its input, so none can be the fence's end."""
     shown = [printable(line)[:_EVIDENCE_CHARS] for line in lines[:_EVIDENCE]]
     if len(lines) > _EVIDENCE:
         shown.append(f"… {len(lines) - _EVIDENCE} more lines")
-    longest = max((len(run) for line in shown for run in _BACKTICKS.findall(line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return [f"{fence}text", *shown, fence]
+    return ["```text", *shown, "```"]
 
 
 def _table(report: Report) -> Iterator[str]:
