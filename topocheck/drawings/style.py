@@ -26,7 +26,7 @@ STYLE = """
 .tc rect.warning{stroke:#bf6a02;stroke-width:3}
 .tc line.error{stroke:#cf222e}
 .tc line.warning{stroke:#bf6a02}
-.tc text.error{fill:#cf222e;font-weight:bold}
+.tc text.error{fill:#b3202b;font-weight:bold}
 .tc text.warning{fill:#9a5700;font-weight:bold}
 @media screen and (prefers-color-scheme:dark){
 .tc text{fill:#e6edf3}
