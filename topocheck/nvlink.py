@@ -42,6 +42,17 @@ def _count(token: str | None) -> int | None:
     return int(token[2:]) if token.startswith("NV") and token[2:].isdigit() else 0
 
 
+def on_nvlink(node: Topology, a: Device, b: Device) -> bool:
+    """Whether a pair's best way is NVLink."""
+    return (node.pair_class(a.id, b.id) or "").startswith("NV")
+
+
+def in_mig_mode(node: Topology) -> str | None:
+    """Why some GPUs are left out: in MIG mode a GPU shows no NVLink whatever is wired."""
+    mig = [g.id for g in node.gpus if g.mig]
+    return f"{', '.join(mig)} in MIG mode: NVLinks not shown" if mig else None
+
+
 def full_mesh(node: Topology) -> int | None:
     """The common number of links when the GPUs form a full mesh (through NVSwitches, or directly on a board of four):
     at least three GPUs, most pairs with one and the same number, and of the GPUs that have links at all nearly every
@@ -56,8 +67,8 @@ def full_mesh(node: Topology) -> int | None:
 
 
 def _plain(node: Topology) -> list[Device]:
-    """GPUs that are not in MIG mode."""
-    return [g for g in node.gpus if not g.mig]
+    """GPUs that are not in MIG mode, and are there: a lost one is in no matrix, its place says nothing of NVLink."""
+    return [g for g in node.gpus if not g.mig and not (g.gpu and g.gpu.lost) and not (g.pci and g.pci.dead)]
 
 
 def short_gpus(node: Topology) -> list[Short]:
