@@ -98,3 +98,48 @@ def healthy(model, count=8, nics=8, gbit=400.0, fabric="infiniband"):
         fabric=fabric,
         rack=part.c2c and part.board == "nvswitch" and count > 1,
     )
+
+
+def large_table():
+    """Rows of large messages for docs/predict.md."""
+    lines = [
+        "| row | node | nodes | operation | bytes | busbw measured | ours | error |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for run in runs():
+        if run.large:
+            error = run.predicted_busbw / run.measured_busbw - 1
+            figures = f"{run.measured_busbw:.1f} | {run.predicted_busbw:.1f} | {_signed(error)}"
+            lines.append(
+                f"| [{run.id}]({run.source}) | {_node(run)} | {run.nodes} | {_op(run)} | {run.bytes} | {figures} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def small_table():
+    """Rows of small messages for docs/predict.md."""
+    lines = [
+        "| row | node | nodes | operation | bytes | µs measured | ours | ours over measured |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for run in runs():
+        if not run.large:
+            figures = f"{run.measured_us:.1f} | {run.predicted_us:.1f} | {run.predicted_us / run.measured_us:.2f}"
+            lines.append(
+                f"| [{run.id}]({run.source}) | {_node(run)} | {run.nodes} | {_op(run)} | {run.bytes} | {figures} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _node(run):
+    nics = run.machine.nic_count
+    rate = round(run.machine.nics_line * 8 / nics) if nics else 0
+    return f"{run.machine.gpus} × {run.model}" + (f", {nics} × {rate} Gb/s {run.machine.fabric}" if nics else "")
+
+
+def _op(run):
+    return f"{run.op}, {run.algorithm}" if run.algorithm else run.op
+
+
+def _signed(share):
+    return f"{share:+.1%}".replace("-", "−").replace("%", " %")

@@ -9,6 +9,7 @@ from topocheck.predict.algorithms import (
     ALGORITHMS,
     best_chunks,
     chain,
+    double_tree,
     hierarchical_us,
     in_network,
     least_bytes,
@@ -67,6 +68,17 @@ def test_a_pipelined_chain(chunks):
     # p − 2 + k rounds of α + nβ/k
     assert ranks.time == pytest.approx((4 + chunks) * (3.0 + N / chunks / 40_000))
     assert chain(6, N, chunks).time_us(PATH) == pytest.approx(ranks.time)
+
+
+@pytest.mark.parametrize("p", [4, 8, 16, 32])
+@pytest.mark.parametrize("chunks", [4, 16])
+def test_the_double_tree(p, chunks):
+    took, busiest = playing.double_tree(p, N, PATH.alpha_us, PATH.beta_us_per_byte, chunks)
+    cost = double_tree(p, N, chunks)
+    assert busiest == pytest.approx(2 * N) == cost.busiest_bytes
+    # the port that moves 2n one way is busy for 4k pieces; whatever starts first is no best order: up to a quarter more
+    assert took >= 4 * chunks * PATH.time_us(N / 2 / chunks)
+    assert 0.75 <= took / cost.time_us(PATH) <= 1.25
 
 
 def test_the_best_number_of_chunks_is_the_best_played():

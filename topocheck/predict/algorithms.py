@@ -48,6 +48,13 @@ def chain(p: int, n: float, chunks: float) -> Cost:
     return Cost(rounds, rounds * n / chunks, n)
 
 
+def double_tree(p: int, n: float, chunks: int) -> Cost:
+    """allreduce over two binary trees (p even), half of the vector each, an inner rank of one a leaf of the other:
+    every port moves 4 pieces of n/2k for each chunk, 2n in all. About: no schedule keeps all ports busy at the ends."""
+    pieces = 4 * (chunks + rounds_of_tree(p))
+    return Cost(pieces, pieces * n / (2 * chunks), 2 * n, n)
+
+
 def _from_root(p: int, n: float) -> Cost:
     return Cost(p - 1, (p - 1) * n, (p - 1) * n)
 
