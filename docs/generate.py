@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "docs")]
 
 import attached  # noqa: E402 (beside this file)
+import collective_rows  # noqa: E402 (published runs, beside the tests)
 import measurements  # noqa: E402 (published figures, beside the tests)
 import nodes  # noqa: E402 (our fixtures, beside the tests)
 
@@ -46,6 +47,9 @@ def pages() -> dict[Path, str]:
         ROOT / "docs/rules.md": rules_page(),
         ROOT / "docs/cli.md": cli_page(),
         ROOT / "docs/model.md": filled(ROOT / "docs/model.md", model_parts),
+        ROOT / "docs/predict.md": filled(
+            ROOT / "docs/predict.md", {"large": collective_rows.large_table, "small": collective_rows.small_table}
+        ),
         ROOT / "docs/measured.md": filled(ROOT / "docs/measured.md", measured_parts),
         ROOT / "docs/sources.md": filled(
             ROOT / "docs/sources.md", {"decides": attached.table, "open": attached.reasons}
