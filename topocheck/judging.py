@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from topocheck.expected import EarlierLink
 from topocheck.facts import Evidence
-from topocheck.finding import Severity, enough, equals_of
+from topocheck.finding import NotApplicable, Severity, Skip, enough, equals_of
 from topocheck.graph import Device, PcieLink, Topology
 from topocheck.hardware.pcie import gen_word
 from topocheck.model import Scenario
@@ -36,7 +36,15 @@ def judged_links(node: Topology) -> list[JudgedLink]:
     return [*found, *(JudgedLink(x, x.id, None, ()) for x in orphans)]
 
 
-def links_due(node: Topology, judged: list[JudgedLink]) -> int:
+def unread_links(node: Topology, judged: list[JudgedLink], read: int, how: str) -> Iterator[Skip | NotApplicable]:
+    """What a rule of PCIe links says where it could not look at every one; `read`: at how many, `how`: at what."""
+    if not judged:
+        yield Skip("no PCIe link field in the input") if node.devices else NotApplicable("no GPU or compute NIC")
+    elif read < (due := _links_due(node, judged)):
+        yield Skip(f"{read} of {due} links read{how}", partial=read > 0)
+
+
+def _links_due(node: Topology, judged: list[JudgedLink]) -> int:
     """How many links there are to judge: those read at some end, and the own links of GPUs and NICs that were not."""
     read = {j.link.id for j in judged}
     devices = [d for d in (*node.gpus, *judged_nics(node)) if not d.is_vf and not (d.part and d.part.c2c)]
@@ -106,8 +114,11 @@ def link_scenarios(node: Topology, judged: JudgedLink) -> tuple[Scenario, ...]:
 
 
 def link_words(link: PcieLink) -> str:
-    """ "PCIe 5.0 x8"."""
-    return f"PCIe {gen_word(link.speed_gts)} x{link.width}" if link.speed_gts else f"PCIe x{link.width}"
+    """ "PCIe 5.0 x8"; "PCIe ~4.0 x16" for a link that sleeps and is taken at what it can."""
+    if not link.speed_gts:
+        return f"PCIe x{link.width}"
+    awake = (link.can_speed_gts or link.max_speed_gts) if link.asleep else None
+    return f"PCIe ~{gen_word(awake)} x{link.width}" if awake else f"PCIe {gen_word(link.speed_gts)} x{link.width}"
 
 
 def link_evidence(link: PcieLink, field: str) -> tuple[Evidence, ...]:
