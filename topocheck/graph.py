@@ -275,6 +275,20 @@ class Topology:
         best = min(rank for rank, _, _ in known)
         return PCIE_CLASSES[best], [other for rank, _, other in known if rank == best]
 
+    def gpus_of(self, nic: Device) -> list[str]:
+        """The GPUs whose own NIC it is."""
+        return [gpu for gpu, own in self.assignment.items() if nic.id in own]
+
+    @property
+    def p2p_read_write(self) -> list[P2pMatrix]:
+        """The matrices that say whether a pair may copy: not those of NVLink, atomics or properties."""
+        return [matrix for matrix in self.p2p if matrix.capability in ("r", "w", "rw", None)]
+
+    @property
+    def driver_load_line(self) -> int:
+        """Where in the kernel log the driver was last loaded, 0 where it does not say."""
+        return max((e.line.line or 0 for e in self.events if e.kind == "driver-load"), default=0)
+
     def socket_of(self, device: Device) -> int | None:
         """The socket of a device's NUMA node, None unknown."""
         if device.numa_node is None:

@@ -45,6 +45,11 @@ def why_not(node: Topology) -> str | None:
     return None
 
 
+def no_distance(node: Topology) -> str | None:
+    """The same, where the question is of distance: a flat tree does not show it."""
+    return why_not(node) or ("a flat PCIe tree says nothing of distance" if flat_tree(node) else None)
+
+
 UNPLACED = "no input places the GPUs and NICs: no lspci, no nvidia-smi topo -m"
 
 

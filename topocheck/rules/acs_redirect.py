@@ -22,6 +22,7 @@ from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import Device, Topology
 from topocheck.judging import judged_nics
 from topocheck.model import Scenario
+from topocheck.nvlink import on_nvlink
 from topocheck.patches import SetPci
 
 ID = "P2P002"
@@ -77,8 +78,8 @@ def _partners(node: Topology, device: Device, port: PciFunction, devices: list[D
     found = []
     for other in devices:
         way = list(node.climb(other.bdf or ""))
-        by_nvlink = (node.pair_class(device.id, other.id) or "").startswith("NV")
-        if switch in way and port.bdf not in way and "gpu" in (device.kind, other.kind) and not by_nvlink:
+        one_is_a_gpu = "gpu" in (device.kind, other.kind)
+        if switch in way and port.bdf not in way and one_is_a_gpu and not on_nvlink(node, device, other):
             found.append(other)
     return found
 
@@ -90,9 +91,7 @@ def _direct(device: Device, port: PciFunction) -> bool:
 
 def _finding(node: Topology, device: Device, port: PciFunction, partners: list[Device]) -> Finding:
     bits = sorted((port.acs_ctl or frozenset()) & _REDIRECT)
-    said = (
-        f"is below a switch port with ACS redirect ({', '.join(bits)}): peer traffic of its switch climbs to the root"
-    )
+    said = f"is below a switch port with ACS redirect ({', '.join(bits)}), so peer traffic climbs to the root"
     line = port.lines.get("ACSCtl")
     ends = sorted((device, partners[0]), key=lambda d: d.kind != "gpu")
     pair = Scenario("gpu-pair", ends[0].id, ends[1].id) if ends[1].kind == "gpu" else Scenario("gpu-nic", ends[0].id)

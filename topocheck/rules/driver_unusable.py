@@ -71,8 +71,8 @@ def _refused(node: Topology, refusal: str) -> Finding:
 
 def _explained(node: Topology) -> bool:
     """Whether GPU004 says it: an Xid that silences the driver, logged since it was loaded."""
-    loaded = max((e.line.line or 0 for e in node.events if e.kind == "driver-load"), default=0)
-    return any(e.number in SILENCING and (e.line.line or 0) >= loaded for e in node.events if e.kind == "xid")
+    after = [e for e in node.events if e.kind == "xid" and (e.line.line or 0) >= node.driver_load_line]
+    return any(e.number in SILENCING for e in after)
 
 
 def _hung(node: Topology, what: str) -> Finding:

@@ -26,7 +26,7 @@ _NO_FABRIC = (None, "N/A", "Not Supported", "Unknown Error")
 
 
 def check(node: Topology) -> Iterator[Answer]:
-    """Fabric state, status and health of every GPU that has them; the fabric manager's version."""
+    """Fabric state, status and health of every GPU that has them."""
     boards = [g for g in node.gpus if g.part is None or g.part.board == "nvswitch"]
     if not boards:
         yield NotApplicable("no GPU of an NVSwitch board in the input")

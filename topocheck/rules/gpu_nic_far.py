@@ -18,7 +18,7 @@ from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import Topology
 from topocheck.hardware.network import FAR_BRIDGE_LOSS
 from topocheck.model import Scenario
-from topocheck.nearness import UNPLACED, Service, flat_tree, row_of, services, why_not
+from topocheck.nearness import UNPLACED, Service, no_distance, row_of, services
 from topocheck.patches import AddNic, MoveNic
 
 ID = "AFF002"
@@ -27,9 +27,9 @@ NAME = "gpu-nic-far"
 
 def check(node: Topology) -> Iterator[Answer]:
     """Each GPU's nearest compute NIC: on its switch or through the CPU."""
-    reason = why_not(node)
-    if reason or flat_tree(node):
-        yield NotApplicable(reason or "a flat PCIe tree says nothing of distance")
+    reason = no_distance(node)
+    if reason:
+        yield NotApplicable(reason)
         return
     if not services(node):
         yield Skip(UNPLACED)
@@ -48,13 +48,13 @@ def check(node: Topology) -> Iterator[Answer]:
 
 def _finding(node: Topology, service: Service) -> Finding:
     gpu, nic = service.gpu, (service.own or service.nearest)[0]
-    what = f"nearest compute NIC {nic.id} is only at {service.cls}, where GPUDirect RDMA is off"
+    what = f"has its nearest compute NIC, {nic.id}, only at {service.cls}, where GPUDirect RDMA is off"
     return Finding(
         rule=ID,
         name=NAME,
         severity="warning",
         subjects=(gpu.id,),
-        message=f"{gpu.id}: {what}",
+        message=f"{gpu.id} {what}",
         alike=what,
         repair=f"Move {nic.id} under {gpu.id}'s switch" if service.own else f"Add a NIC under {gpu.id}'s switch",
         evidence=row_of(node, gpu, nic),

@@ -20,7 +20,7 @@ from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import Topology
 from topocheck.hardware.network import FAR_SOCKET_LOSS
 from topocheck.model import Scenario
-from topocheck.nearness import UNPLACED, Service, flat_tree, on_other_socket, row_of, services, why_not
+from topocheck.nearness import UNPLACED, Service, no_distance, on_other_socket, row_of, services
 from topocheck.patches import AddNic, MoveNic
 
 ID = "AFF001"
@@ -29,9 +29,9 @@ NAME = "gpu-nic-remote"
 
 def check(node: Topology) -> Iterator[Answer]:
     """Each GPU's nearest compute NIC: across the socket or not."""
-    reason = why_not(node) or ("one compute NIC for the node" if len(node.compute_nics) < 2 else None)
-    if reason or flat_tree(node):
-        yield NotApplicable(reason or "a flat PCIe tree says nothing of distance")
+    reason = no_distance(node) or ("one compute NIC for the node" if len(node.compute_nics) < 2 else None)
+    if reason:
+        yield NotApplicable(reason)
         return
     if not services(node):
         yield Skip(UNPLACED)
@@ -53,13 +53,13 @@ def _remote(node: Topology, service: Service) -> bool:
 
 def _finding(node: Topology, service: Service, severity: Severity) -> Finding:
     gpu, nic = service.gpu, (service.own or service.nearest)[0]
-    what = f"nearest compute NIC {nic.id} is on another socket ({service.cls})"
+    what = f"has its nearest compute NIC, {nic.id}, on another socket ({service.cls})"
     return Finding(
         rule=ID,
         name=NAME,
         severity=severity,
         subjects=(gpu.id,),
-        message=f"{gpu.id}: {what}",
+        message=f"{gpu.id} {what}",
         alike=what,
         repair=(
             f"Move {nic.id} to a slot under {gpu.id}'s switch or socket; bind ranks accordingly until then"

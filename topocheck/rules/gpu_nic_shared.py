@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import RANK, SWITCH_LOCAL, Device, Topology
 from topocheck.model import Scenario
-from topocheck.nearness import UNPLACED, Service, flat_tree, row_of, services, why_not
+from topocheck.nearness import UNPLACED, Service, no_distance, row_of, services
 from topocheck.patches import MoveNic
 
 ID = "AFF003"
@@ -26,9 +26,9 @@ NAME = "gpu-nic-shared"
 
 def check(node: Topology) -> Iterator[Answer]:
     """GPUs whose own NIC is beyond their switch while a NIC of another GPU is on it."""
-    reason = why_not(node) or ("one GPU" if len(node.gpus) < 2 else None)
-    if reason or flat_tree(node):
-        yield NotApplicable(reason or "a flat PCIe tree says nothing of distance")
+    reason = no_distance(node) or ("one GPU" if len(node.gpus) < 2 else None)
+    if reason:
+        yield NotApplicable(reason)
         return
     if not services(node):
         yield Skip(UNPLACED)
@@ -45,13 +45,9 @@ def _local(node: Topology, gpu: Device, nic: Device) -> bool:
     return RANK[node.pcie_class(gpu.id, nic.id)] <= SWITCH_LOCAL
 
 
-def _owner(node: Topology, nic: Device) -> str | None:
-    return next((gpu for gpu, own in node.assignment.items() if nic.id in own), None)
-
-
 def _finding(node: Topology, service: Service) -> Finding:
     gpu, shared, idle = service.gpu, service.nearest[0], service.own[0]
-    other = _owner(node, shared)
+    other = next(iter(node.gpus_of(shared)), None)
     who = f"{gpu.id} and {other}" if other else gpu.id
     assignment = ", ".join(f"{g} {'+'.join(own)}" for g, own in node.assignment.items())
     return Finding(

@@ -21,12 +21,12 @@ from itertools import combinations
 from topocheck.facts import Evidence
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import Device, Topology
+from topocheck.nvlink import on_nvlink
 from topocheck.patches import SetPci
 
 ID = "P2P003"
 NAME = "iommu-translates"
 _TRANSLATES = ("DMA", "DMA-FQ")  # Linux Documentation/ABI/testing/sysfs-kernel-iommu_groups
-_READ_WRITE = ("r", "w", "rw", None)
 
 
 def check(node: Topology) -> Iterator[Answer]:
@@ -43,12 +43,12 @@ def check(node: Topology) -> Iterator[Answer]:
         return
     ids = {g.id for g in translated}
     pairs = [(a, b) for a, b in combinations(node.gpus, 2) if a.id in ids or b.id in ids]
-    by_pcie = [pair for pair in pairs if not (node.pair_class(pair[0].id, pair[1].id) or "").startswith("NV")]
+    by_pcie = [pair for pair in pairs if not on_nvlink(node, *pair)]
     if not by_pcie:
         yield _finding(node, translated, "info", "all pairs copy over NVLink, GPUDirect RDMA goes by the root")
         return
     ok = [pair for pair in by_pcie if _p2p_ok(node, *pair)]
-    if not ok and not any(m.capability in _READ_WRITE for m in node.p2p):
+    if not ok and not node.p2p_read_write:
         yield Skip("no nvidia-smi topo -p2p r or w: not known whether GPUs copy over PCIe", partial=True)
     if ok:
         faults = _faults(node)
@@ -61,7 +61,7 @@ def check(node: Topology) -> Iterator[Answer]:
 
 def _p2p_ok(node: Topology, a: Device, b: Device) -> bool:
     keys = ((a.id.upper(), b.id.upper()), (b.id.upper(), a.id.upper()))
-    cells = [m.cells.get(key) for m in node.p2p if m.capability in _READ_WRITE for key in keys]
+    cells = [m.cells.get(key) for m in node.p2p_read_write for key in keys]
     return "OK" in cells and not set(cells) - {"OK", None}
 
 
@@ -81,7 +81,7 @@ def _finding(
         name=NAME,
         severity=severity,
         subjects=tuple(g.id for g in gpus),
-        message=f"{', '.join(g.id for g in gpus)}: the IOMMU translates their DMA ({kind}): {said}",
+        message=f"{', '.join(g.id for g in gpus)} have their DMA translated by the IOMMU ({kind}): {said}",
         repair="Boot with iommu=pt, or switch the IOMMU off in the BIOS",
         evidence=(*types, *faults[-1:]),
         effect="none" if severity == "info" else "corrupts",

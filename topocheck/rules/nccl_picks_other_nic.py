@@ -21,7 +21,7 @@ from topocheck.graph import RANK, Device, Topology
 from topocheck.hardware.network import FAR_BRIDGE_LOSS
 from topocheck.model import Scenario
 from topocheck.nccl import VERSION, chosen_nics, matches
-from topocheck.nearness import flat_tree, row_of, why_not
+from topocheck.nearness import no_distance, row_of
 from topocheck.patches import SetField
 
 ID = "AFF006"
@@ -30,9 +30,9 @@ NAME = "nccl-picks-other-nic"
 
 def check(node: Topology) -> Iterator[Answer]:
     """NCCL_IB_HCA against each GPU's own NICs; NCCL's choice against the best assignment."""
-    reason = why_not(node)
-    if reason or flat_tree(node) or all(n.efa for n in node.compute_nics):
-        yield NotApplicable(reason or "NCCL does not choose by distance here")
+    reason = no_distance(node)
+    if reason or all(n.efa for n in node.compute_nics):
+        yield NotApplicable(reason or "EFA's plugin chooses, not NCCL")
         return
     environ = node.machine.nccl_environ
     if not environ:
@@ -67,8 +67,8 @@ def _worse(node: Topology, gpu: str, chosen: tuple[Device, ...]) -> bool:
 def _doubled(node: Topology, chosen: dict[str, tuple[Device, ...]]) -> list[str]:
     """GPUs that would take another GPU's NIC only, where there is one for each."""
     first = Counter(nics[0].id for nics in chosen.values() if nics)
-    enough = len(node.compute_nics) >= len(node.gpus)
-    return [gpu for gpu, nics in chosen.items() if enough and len(nics) == 1 and first[nics[0].id] > 1]
+    one_each = len(node.compute_nics) >= len(node.gpus)
+    return [gpu for gpu, nics in chosen.items() if one_each and len(nics) == 1 and first[nics[0].id] > 1]
 
 
 def _left_out_finding(node: Topology, left_out: dict[str, list[str]], wanted: str) -> Finding:
@@ -80,7 +80,7 @@ def _left_out_finding(node: Topology, left_out: dict[str, list[str]], wanted: st
         name=NAME,
         severity="warning",
         subjects=tuple(left_out),
-        message=f"{pairs}: NCCL_IB_HCA={wanted} leaves out the GPU's own NIC",
+        message=f'{pairs} left out by NCCL_IB_HCA ("{wanted}"), though each is its GPU\'s own NIC',
         repair="Name all compute NICs in NCCL_IB_HCA, or unset it",
         evidence=(line,) if line else (),
         patches=(SetField("", "nccl_environ", unset),),

@@ -59,7 +59,7 @@ def _card_rate_gbit_per_s(node: Topology, nic: Device) -> float:
 
 
 def _path(node: Topology, nic: Device) -> list[PcieLink]:
-    gpu = next((g for g, own in node.assignment.items() if nic.id in own), None)
+    gpu = next(iter(node.gpus_of(nic)), None)
     if gpu is None:
         links = node.path_up(nic)
     else:
@@ -87,7 +87,7 @@ def _finding(node: Topology, nic: Device, *, alike: bool) -> Finding:
     assert link is not None
     rate = _card_rate_gbit_per_s(node, nic)
     severity: Severity = "info" if alike else "warning"
-    gpu = next((g for g, own in node.assignment.items() if nic.id in own), None)
+    gpu = next(iter(node.gpus_of(nic)), None)
     ports = tuple(line for p in nic.ports if (line := p.lines.get("rate_gbit_per_s") or p.lines.get("rate")))
     return Finding(
         rule=ID,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.finding import Answer, Finding, NotApplicable
+from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import Device, Topology
 
 ID = "NUM002"
@@ -25,7 +25,8 @@ def check(node: Topology) -> Iterator[Answer]:
     """Each device against its host bridge's others, then inputs against each other."""
     devices = [d for d in (*node.gpus, *node.nics) if d.numa_node is not None]
     if not devices:
-        yield NotApplicable("no NUMA node of a GPU or NIC in the input")
+        none = not node.gpus and not node.nics
+        yield NotApplicable("no GPU or NIC in the input") if none else Skip("no NUMA node of a GPU or NIC in the input")
         return
     by_root: dict[str, list[Device]] = {}
     for device in devices:

@@ -28,16 +28,19 @@ def check(node: Topology) -> Iterator[Answer]:
     if not devices:
         yield NotApplicable("no GPU or NIC in the input")
         return
-    if len([n for n in node.numa_nodes if n.cpus]) == 1:
+    cpu_nodes = [n for n in node.numa_nodes if n.cpus]
+    if len(cpu_nodes) == 1:
         yield NotApplicable("one CPU node")
         return
     if not any(d.pci and (d.numa_unknown or d.pci.numa_node is not None) for d in devices):
         yield Skip("no PCI listing with NUMA nodes in the input")
         return
-    several = len([n for n in node.numa_nodes if n.cpus]) > 1
-    for device in devices:
-        if device.numa_unknown and several:
-            yield _finding(node, device)
+    unknown = [d for d in devices if d.numa_unknown]
+    if unknown and not cpu_nodes:
+        yield Skip("number of CPU nodes not in the input")
+        return
+    for device in unknown:
+        yield _finding(node, device)
 
 
 def _finding(node: Topology, device: Device) -> Finding:

@@ -20,7 +20,7 @@ from topocheck.facts import Evidence
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, enough, equals_of
 from topocheck.graph import Device, Topology
 from topocheck.model import Scenario
-from topocheck.nvlink import Short, full_mesh, loss_range, short_gpus
+from topocheck.nvlink import Short, full_mesh, in_mig_mode, loss_range, short_gpus
 from topocheck.patches import SetNvlinks
 
 ID = "NVL001"
@@ -33,9 +33,8 @@ def check(node: Topology) -> Iterator[Answer]:
         yield NotApplicable("no GPU with NVLink in the input")
         return
     listed = [g for g in node.gpus if g.nvlinks_active is not None]
-    mig = [g.id for g in node.gpus if g.mig]
-    if mig:
-        yield Skip(f"{', '.join(mig)} in MIG mode: its NVLinks say nothing", partial=len(mig) < len(node.gpus))
+    if mig := in_mig_mode(node):
+        yield Skip(mig, partial=not all(g.mig for g in node.gpus))
     if not listed and not full_mesh(node):
         if not mig:
             yield Skip("no nvidia-smi nvlink -s and no NVLink mesh in the matrix")

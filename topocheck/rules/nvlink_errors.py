@@ -22,6 +22,7 @@ from statistics import median
 from topocheck.facts import NvlinkPort
 from topocheck.finding import Answer, Finding, NotApplicable, Skip, equals_of
 from topocheck.graph import Device, Topology
+from topocheck.nvlink import in_mig_mode
 
 ID = "NVL004"
 NAME = "nvlink-errors"
@@ -34,8 +35,8 @@ def check(node: Topology) -> Iterator[Answer]:
         yield NotApplicable("no GPU with NVLink in the input")
         return
     read = [g for g in node.gpus if not g.mig and any(p.errors for p in g.nvlinks or ())]
-    if mig := [g.id for g in node.gpus if g.mig]:
-        yield Skip(f"{', '.join(mig)} in MIG mode: its NVLinks say nothing", partial=bool(read))
+    if mig := in_mig_mode(node):
+        yield Skip(mig, partial=bool(read))
     elif not read:
         yield Skip("no NVLink error counters in the input (nvidia-smi nvlink -e)")
     for gpu in read:

@@ -21,6 +21,7 @@ from topocheck.finding import Answer, Finding, NotApplicable, Skip, equals_of
 from topocheck.graph import Device, Topology
 from topocheck.hardware.gpus import nvlink_printed_gb_per_s
 from topocheck.model import Scenario
+from topocheck.nvlink import in_mig_mode
 from topocheck.patches import SetNvlinkRate
 
 ID = "NVL003"
@@ -34,8 +35,8 @@ def check(node: Topology) -> Iterator[Answer]:
         yield NotApplicable("no GPU with NVLink in the input")
         return
     read = [g for g in node.gpus if not g.mig and _rates(g)]
-    if mig := [g.id for g in node.gpus if g.mig]:
-        yield Skip(f"{', '.join(mig)} in MIG mode: its NVLinks say nothing", partial=bool(read))
+    if mig := in_mig_mode(node):
+        yield Skip(mig, partial=bool(read))
     elif not read:
         yield Skip("no NVLink rate in the input (nvidia-smi nvlink -s)")
     for gpu in read:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import Topology
 from topocheck.model import Scenario
-from topocheck.nvlink import Uneven, full_mesh, loss_range, uneven_pairs
+from topocheck.nvlink import Uneven, full_mesh, in_mig_mode, loss_range, uneven_pairs
 from topocheck.patches import SetNvlinks
 
 ID = "NVL002"
@@ -36,6 +36,8 @@ def check(node: Topology) -> Iterator[Answer]:
     if not any((c or "").startswith("NV") for c in node.classes.values()):
         yield NotApplicable("no NVLink in the matrix")
         return
+    if mig := in_mig_mode(node):
+        yield Skip(mig, partial=not all(g.mig for g in node.gpus))
     for uneven in uneven_pairs(node):
         yield _finding(node, uneven)
 

@@ -23,11 +23,11 @@ from topocheck.graph import RANK, SWITCH_LOCAL, Device, Topology
 from topocheck.hardware.gpus import NVLINK_PAIR_STAGED_REMAINS
 from topocheck.hardware.pcie import STAGED_LOSS
 from topocheck.model import Scenario
+from topocheck.nvlink import on_nvlink
 from topocheck.patches import SetP2p
 
 ID = "P2P001"
 NAME = "p2p-missing"
-_READ_WRITE = ("r", "w", "rw", None)
 _REASONS = {
     "NS": "not supported", "GNS": "GPU not supported", "CNS": "chipset not supported", "TNS": "topology not supported",
     "DR": "disabled by regkey", "U": "unknown to the driver",
@@ -39,7 +39,7 @@ def check(node: Topology) -> Iterator[Answer]:
     if len(node.gpus) < 2:
         yield NotApplicable("fewer than two GPUs")
         return
-    if not any(m.capability in _READ_WRITE for m in node.p2p):
+    if not node.p2p_read_write:
         yield Skip("no nvidia-smi topo -p2p r or w in the input")
         return
     unknown = 0
@@ -47,7 +47,7 @@ def check(node: Topology) -> Iterator[Answer]:
         bad = _status(node, a, b)
         if bad is None or _exempt(a) or _exempt(b) or not _near(node, a, b):
             continue
-        if a.part is None and not _on_nvlink(node, a, b):
+        if a.part is None and not on_nvlink(node, a, b):
             unknown += 1
         else:
             yield _finding(node, a, b, *bad)
@@ -57,9 +57,7 @@ def check(node: Topology) -> Iterator[Answer]:
 
 def _status(node: Topology, a: Device, b: Device) -> tuple[str, Evidence | None] | None:
     """The first read or write status that is not OK, with its row."""
-    for matrix in node.p2p:
-        if matrix.capability not in _READ_WRITE:
-            continue
+    for matrix in node.p2p_read_write:
         for row, column in ((a, b), (b, a)):
             cell = matrix.cells.get((row.id.upper(), column.id.upper()))
             if cell is not None and cell not in ("OK", "X"):
@@ -71,16 +69,12 @@ def _exempt(gpu: Device) -> bool:
     return gpu.mig or bool(gpu.gpu and (gpu.gpu.vgpu or gpu.gpu.confidential))
 
 
-def _on_nvlink(node: Topology, a: Device, b: Device) -> bool:
-    return (node.pair_class(a.id, b.id) or "").startswith("NV")
-
-
 def _near(node: Topology, a: Device, b: Device) -> bool:
-    return _on_nvlink(node, a, b) or RANK[node.pcie_class(a.id, b.id)] <= SWITCH_LOCAL
+    return on_nvlink(node, a, b) or RANK[node.pcie_class(a.id, b.id)] <= SWITCH_LOCAL
 
 
 def _finding(node: Topology, a: Device, b: Device, status: str, line: Evidence | None) -> Finding:
-    nvlink = _on_nvlink(node, a, b)
+    nvlink = on_nvlink(node, a, b)
     board = a.part.board == "nvswitch" if a.part else len(node.gpus) >= 8
     never = not nvlink and bool(a.part and a.part.no_p2p)
     severity: Severity = "info" if never else "error" if nvlink and board else "warning"

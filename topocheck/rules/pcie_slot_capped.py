@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from topocheck.as_built import built_so
-from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, equals_of
+from topocheck.finding import Answer, Finding, Severity, equals_of
 from topocheck.graph import PcieLink, Topology
 from topocheck.hardware.pcie import gen_word
 from topocheck.judging import (
@@ -28,8 +28,8 @@ from topocheck.judging import (
     link_evidence,
     link_scenarios,
     link_words,
-    links_due,
     measurable,
+    unread_links,
 )
 from topocheck.patches import SetLink
 
@@ -42,10 +42,7 @@ def check(node: Topology) -> Iterator[Answer]:
     """What the upper end can against what the lower end can; low links whose upper end was not read."""
     judged = judged_links(node)
     read = [j for j in judged if measurable(j)]
-    if not judged:
-        yield (Skip("no PCIe link field in the input") if node.devices else NotApplicable("no GPU or compute NIC"))
-    elif len(read) < (due := links_due(node, judged)):
-        yield Skip(f"{len(read)} of {due} links read", partial=bool(read))
+    yield from unread_links(node, judged, len(read), "")
     for j in read:
         if _capped(j.link) and not _misstated(node, j) and not built_so(node, ID, j.owner):
             yield _capped_finding(node, j)
@@ -129,7 +126,7 @@ def _unread_finding(node: Topology, j: JudgedLink) -> Finding:
         severity="warning",
         confidence="low",
         subjects=(j.subject,),
-        message=f"{j.subject} runs {link_words(link)} {seen} and can {can}: degraded or capped, not known, "
+        message=f"{j.subject} runs {link_words(link)} {seen} and can {can}; degraded or capped is not known, "
         f"the other end was not read",
         repair="Run lspci -vv as root on the whole machine: reseat if both ends can more, else move the card",
         evidence=link_evidence(link, field),

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from topocheck.facts import Evidence
-from topocheck.finding import Answer, Finding, NotApplicable, Skip
+from topocheck.finding import Answer, Finding
 from topocheck.graph import PcieLink, Topology
 from topocheck.hardware.pcie import gen_word
 from topocheck.judging import (
@@ -29,10 +29,10 @@ from topocheck.judging import (
     link_evidence,
     link_scenarios,
     link_words,
-    links_due,
     measurable,
     ran_before,
     severity_by_equals,
+    unread_links,
 )
 from topocheck.patches import SetLink
 
@@ -47,18 +47,15 @@ def check(node: Topology) -> Iterator[Answer]:
     judged = judged_links(node)
     read = [j for j in judged if measurable(j) and j.link.can_speed_gts and not j.link.at_boot]
     awake = [j for j in read if not j.link.asleep]
-    if not judged:
-        yield (Skip("no PCIe link field in the input") if node.devices else NotApplicable("no GPU or compute NIC"))
-    elif len(awake) < (due := links_due(node, judged)):
-        asleep = f", {len(read) - len(awake)} asleep" if len(awake) < len(read) else ""
-        yield Skip(f"{len(awake)} of {due} links read at both ends and awake{asleep}", partial=bool(awake))
+    asleep = f", {len(read) - len(awake)} asleep" if len(awake) < len(read) else ""
+    yield from unread_links(node, judged, len(awake), f" at both ends and awake{asleep}")
     for j in judged:
         can = (j.link.can_speed_gts or 0.0) - _ROUNDING_GTS
         if not measurable(j) or j.link.at_boot:
             continue
         if not j.link.asleep and (j.link.speed_gts or 0.0) < max(can, _before(node, j) - _ROUNDING_GTS):
             yield _finding(node, j, held=_held(j.link, can))
-        elif (j.link.target_speed_gts or 99.0) < can:
+        elif _held(j.link, can):
             yield _finding(node, j, held=True)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.finding import Answer, Finding, NotApplicable, Skip
+from topocheck.finding import Answer, Finding
 from topocheck.graph import Topology
 from topocheck.judging import (
     JudgedLink,
@@ -26,10 +26,10 @@ from topocheck.judging import (
     link_evidence,
     link_scenarios,
     link_words,
-    links_due,
     measurable,
     ran_before,
     severity_by_equals,
+    unread_links,
 )
 from topocheck.patches import SetLink
 
@@ -41,10 +41,7 @@ def check(node: Topology) -> Iterator[Answer]:
     """Width now against what both ends can, and against what the link ran at in the baseline."""
     judged = judged_links(node)
     read = [j for j in judged if measurable(j) and j.link.can_width and not j.link.at_boot]
-    if not judged:
-        yield (Skip("no PCIe link field in the input") if node.devices else NotApplicable("no GPU or compute NIC"))
-    elif len(read) < (due := links_due(node, judged)):
-        yield Skip(f"{len(read)} of {due} links read at both ends", partial=bool(read))
+    yield from unread_links(node, judged, len(read), " at both ends")
     for j in judged:
         if measurable(j) and not j.link.at_boot and (j.link.width or 0) < max(j.link.can_width or 0, _before(node, j)):
             yield _finding(node, j)

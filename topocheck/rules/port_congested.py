@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from topocheck.facts import RdmaPort
 from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import Device, Topology
+from topocheck.judging import judged_nics
 from topocheck.patches import SetField
 
 ID = "NET008"
@@ -30,7 +31,7 @@ _COUNTERS = ("port_xmit_wait", "port_xmit_data", "port_xmit_discards")
 
 def check(node: Topology) -> Iterator[Answer]:
     """XmitWait against XmitData, and discards, between two readings or since the counters were cleared."""
-    judged = [n for n in node.nics if n.role in ("compute", "unknown") and not n.is_vf]
+    judged = [n for n in judged_nics(node) if not n.is_vf]
     if not judged:
         yield NotApplicable("no compute NIC in the input")
         return

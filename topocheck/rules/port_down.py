@@ -74,7 +74,7 @@ def _finding(node: Topology, nic: Device, down: list[RdmaPort]) -> Finding:
         severity = "error"
     named = nic.role_from in ("policy", "platform") and nic.role == "compute"
     wanted = named and nic.state != "active" and severity != "error"
-    gpus = [g for g, own in node.assignment.items() if nic.id in own]
+    gpus = node.gpus_of(nic)
     rate = max((e.rate_gbit_per_s or 0.0 for e in equals), default=0.0) or None
     cause, repair = _cause(down[0])
     which = f"port {down[0].port} " if len(nic.ports) > 1 else "port "

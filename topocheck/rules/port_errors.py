@@ -19,6 +19,7 @@ from statistics import median
 from topocheck.facts import RdmaPort
 from topocheck.finding import Answer, Finding, NotApplicable, Skip, equals_of
 from topocheck.graph import Device, Topology
+from topocheck.judging import judged_nics
 from topocheck.patches import SetField
 
 ID = "NET003"
@@ -30,7 +31,7 @@ _SATURATED = 0xFFFFFFFF  # a 32-bit counter at its end says no number
 
 def check(node: Topology) -> Iterator[Answer]:
     """Counters that rise between readings; in one reading those far above the equals' median."""
-    judged = [n for n in node.nics if n.role in ("compute", "unknown") and not n.is_vf]
+    judged = [n for n in judged_nics(node) if not n.is_vf]
     if not judged:
         yield NotApplicable("no compute NIC in the input")
         return

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, equals_of
 from topocheck.graph import Device, Topology
+from topocheck.judging import judged_nics
 from topocheck.model import Scenario
 from topocheck.patches import SetPort
 
@@ -30,7 +31,7 @@ def check(node: Topology) -> Iterator[Answer]:
     if not node.nics:
         yield NotApplicable("no NIC in the input")
         return
-    judged = [n for n in node.nics if n.role in ("compute", "unknown") and not n.is_vf and n.state == "active"]
+    judged = [n for n in judged_nics(node) if not n.is_vf and n.state == "active"]
     rated = [n for n in judged if n.rate_gbit_per_s]
     if not rated:
         yield Skip("no rate of an active port in the input")
@@ -46,7 +47,7 @@ def check(node: Topology) -> Iterator[Answer]:
 def _finding(node: Topology, nic: Device, faster: list[Device]) -> Finding:
     best = max(e.rate_gbit_per_s or 0.0 for e in faster)
     severity: Severity = "error" if len(faster) >= 3 and nic.role == "compute" else "warning"
-    gpus = [g for g, own in node.assignment.items() if nic.id in own]
+    gpus = node.gpus_of(nic)
     slow = [p for p in nic.ports if p.state == "active" and (p.rate_gbit_per_s or best) < best]
     lines = [line for p in slow for key in ("rate", "rate_gbit_per_s") if (line := p.lines.get(key))]
     return Finding(

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import Topology
 from topocheck.model import Scenario
-from topocheck.nearness import UNPLACED, Service, flat_tree, row_of, services, why_not
+from topocheck.nearness import UNPLACED, Service, no_distance, row_of, services
 from topocheck.patches import AddNic
 
 ID = "RAIL003"
@@ -27,9 +27,9 @@ NAME = "rail-missing"
 
 def check(node: Topology) -> Iterator[Answer]:
     """GPUs without a compute NIC on their switch, own or shared, while half have their own."""
-    reason = why_not(node) or ("one compute NIC" if len(node.compute_nics) < 2 else None)
-    if reason or flat_tree(node) or all(n.efa for n in node.compute_nics):
-        yield NotApplicable(reason or "no rails in this kind of node")
+    reason = no_distance(node) or ("one compute NIC" if len(node.compute_nics) < 2 else None)
+    if reason or all(n.efa for n in node.compute_nics):
+        yield NotApplicable(reason or "EFA has no rails")
         return
     if not services(node):
         yield Skip(UNPLACED)

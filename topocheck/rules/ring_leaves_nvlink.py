@@ -21,7 +21,7 @@ from itertools import combinations
 from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import Device, Topology
 from topocheck.model import Scenario, bandwidth, ring_edges
-from topocheck.nvlink import full_mesh
+from topocheck.nvlink import full_mesh, on_nvlink
 from topocheck.patches import JoinNvlink
 from topocheck.ring import MOST, slowest_edge
 
@@ -45,12 +45,8 @@ def _printed(node: Topology, a: Device, b: Device) -> bool:
     return (a.id, b.id) in node.directed or (b.id, a.id) in node.directed
 
 
-def _on_nvlink(node: Topology, a: Device, b: Device) -> bool:
-    return (node.pair_class(a.id, b.id) or "").startswith("NV")
-
-
 def _answer(node: Topology) -> Answer:
-    joined = {frozenset((a.id, b.id)) for a, b in combinations(node.gpus, 2) if _on_nvlink(node, a, b)}
+    joined = {frozenset((a.id, b.id)) for a, b in combinations(node.gpus, 2) if on_nvlink(node, a, b)}
     board = all(g.part and g.part.board == "nvswitch" for g in node.gpus) or full_mesh(node) is not None
     if not joined and not board:
         return NotApplicable("no NVLink between these GPUs")
@@ -74,7 +70,7 @@ def _finding(node: Topology, joined: set[frozenset[str]], *, board: bool) -> Fin
         name=NAME,
         severity="warning" if fault else "info",
         subjects=tuple(g.id for g in fewest),
-        message=f"{said}: every ring of all {len(node.gpus)} leaves NVLink{figure}",
+        message=f"{said}, so every ring of all {len(node.gpus)} leaves NVLink{figure}",
         repair="Bring NVLink up between all GPUs (fabric manager, reset), or use the GPUs of one partition",
         evidence=rows,
         expected_from="the part" if fault else None,

@@ -41,7 +41,7 @@ def check(node: Topology) -> Iterator[Answer]:
     if not node.machine.kernel_log:
         said = any(g.gpu and g.gpu.recovery_action for g in node.gpus)
         yield Skip("no kernel log in the input, or it was not readable", partial=said)
-    loaded = max((e.line.line or 0 for e in node.events if e.kind == "driver-load"), default=0)
+    loaded = node.driver_load_line
     for subject in dict.fromkeys(_subject(node, e) for e in events):
         mine = [e for e in events if _subject(node, e) == subject]
         device = node.by_id.get(subject)
