@@ -133,4 +133,4 @@ def test_what_is_said_of_many_devices_stays_in_sight(tmp_path: Path) -> None:
     (tmp_path / "lspci_-vv").write_text("".join([switch, *ports, *gpus]))
     (found,) = [f for f in check(str(tmp_path)).report.findings if f.rule == "P2P002"]
     assert len(found.subjects) == 6
-    assert found.message.startswith("gpu0, gpu1, gpu2 and 3 more, each: ")
+    assert found.message.startswith("gpu0, gpu1, gpu2 and 3 more each ")

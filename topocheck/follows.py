@@ -60,7 +60,7 @@ def _told_as_one(findings: list[Finding]) -> list[Finding]:
         told[key] = replace(
             first,
             subjects=subjects,
-            message=f"{_names(subjects)}, each: {finding.alike}",
+            message=f"{_names(subjects)} each {finding.alike}",
             evidence=(*first.evidence, *finding.evidence),
             patches=(*first.patches, *finding.patches),
             covers=first.covers | finding.covers,

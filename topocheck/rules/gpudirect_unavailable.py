@@ -47,7 +47,7 @@ def check(node: Topology) -> Iterator[Answer]:
         name=NAME,
         severity="warning",
         subjects=tuple(g.id for g in node.gpus),
-        message=f"GPUDirect RDMA is off for all {len(node.gpus)} GPUs: nvidia_peermem is not loaded, "
+        message=f"all {len(node.gpus)} GPUs are without GPUDirect RDMA, as nvidia_peermem is not loaded "
         f"and {why} cannot do dma-buf",
         repair="Load nvidia_peermem at boot (after the RDMA drivers), or use the open kernel modules on kernel 5.12 up",
         evidence=tuple(x for key in ("open_driver", "kernel") if (x := machine.lines.get(key))),

@@ -55,12 +55,12 @@ def check(node: Topology) -> Iterator[Answer]:
 
 def _short_finding(node: Topology, short: NicsShort, platform: Platform) -> Finding:
     has = "has" if len(short.gpus) == 1 else "have"
-    whose = f"{', '.join(short.gpus)} {has} fewer than the others: " if short.gpus else ""
     count = f"{len(node.compute_nics)} compute NICs, {platform.name} has {platform.compute_nics}"
+    said = f"{', '.join(short.gpus)} {has} fewer NICs than the others ({count})" if short.gpus else count
     gpus = (short.gpus * short.missing)[: short.missing]
     line = node.machine.lines.get("product")
     rows = row_of(node, node.by_id[short.gpus[0]] if short.gpus else node.gpus[0])
-    found = _absent(node, "error", short.gpus, f"{whose}{count}", gpus)
+    found = _absent(node, "error", short.gpus, said, gpus)
     return replace(found, evidence=(*rows, *((line,) if line else ())), expected_from="platform")
 
 
