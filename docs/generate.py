@@ -86,13 +86,13 @@ def cli_page() -> str:
     """The help of every command."""
     from click.testing import CliRunner
 
-    from topocheck.cli import cli
+    from topocheck.cli import MODULES, cli
 
     def help_of(*words: str) -> str:
         shown = CliRunner().invoke(cli, [*words, "--help"], prog_name="topocheck", terminal_width=100)
         return f"## {' '.join(['topocheck', *words])}\n\n```\n{shown.output}```\n"
 
-    sections = [help_of(), *(help_of(name) for name in sorted(cli.commands))]
+    sections = [help_of(), *(help_of(name) for name in sorted(MODULES))]
     return f"# Command line\n\n{_WRITTEN_BY}\n" + "\n".join(sections)
 
 

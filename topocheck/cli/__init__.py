@@ -6,34 +6,60 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
 from itertools import pairwise
 from typing import NoReturn
 
 import click
 
 from topocheck import __version__
-from topocheck.cli import diagnose, gating, predicting, record, views
 from topocheck.errors import TopocheckError
 from topocheck.exits import STYLES, Style, failure_code
 
+MODULES: Mapping[str, str] = {  # command → its module
+    "bind": "views",
+    "capture": "record",
+    "gate": "gating",
+    "graph": "views",
+    "node": "diagnose",
+    "path": "views",
+    "predict": "predicting",
+    "rules": "diagnose",
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class Commands(click.Group):
+    """Commands that are imported when they are asked for: the gate runs before every job."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All there are."""
+        return sorted(MODULES)
+
+    def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command | None:
+        """The one of that name."""
+        if cmd_name not in MODULES:
+            return None
+        command: click.Command = getattr(import_module(f"topocheck.cli.{MODULES[cmd_name]}"), cmd_name)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="topocheck", message="%(prog)s %(version)s")
 def cli() -> None:
     """Inspect the hardware topology of a GPU server and price what is wrong with it."""
 
 
-for command in (
-    *(diagnose.node, gating.gate, record.capture, views.graph, views.path, views.bind),
-    *(predicting.predict, diagnose.rules),
-):
-    cli.add_command(command)
-
-
 def main() -> NoReturn:
     """The console script. Whatever goes wrong, the exit code is never that of a finding, and there is no traceback."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended then, too
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if sys.argv[1:2] == ["gate"]:
+        with suppress(OSError, AttributeError):  # closed, or none
+            sys.stderr.flush()
+        os._exit(code)  # a child did the work: the interpreter has nothing to tidy up but itself, which takes a while
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,6 +52,8 @@ class Look(NamedTuple):
 
 def look(output: str | None) -> Look:
     """Standard output's width, colours and letters; of a file the plain ones."""
+    import shutil
+
     to_screen = output is None and sys.stdout is not None
     terminal = to_screen and sys.stdout.isatty()
     encoding = (sys.stdout.encoding if to_screen else None) or "utf-8"

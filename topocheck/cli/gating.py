@@ -22,9 +22,7 @@ from topocheck.output import to_stdout
 @click.option("--fail-closed", is_flag=True, help="slurm, nhc: what could not be told fails the job too.")
 @click.option("--cache", type=float, default=0.0, show_default=True, metavar="SECONDS", help="How old a pass may be.")
 @click.option("--state", metavar="DIR", help="Where reports and log are kept [default: /var/lib/topocheck].")
-@click.option(
-    "--show", type=click.Choice(KIT), metavar="NAME", help="Print what it takes: " + ", ".join(KIT) + "."
-)
+@click.option("--show", type=click.Choice(KIT), metavar="NAME", help="Print what it takes: " + ", ".join(KIT) + ".")
 @click.option("--drill", metavar="RULE[:DEVICE]", help="Answer as if this fault were there.")
 @click.option("--root", metavar="DIR", help="Where this machine's files lie (a container's /host).")
 @click.option("--tools", metavar="DIR", help="The only folder its commands are looked up in.")

@@ -35,6 +35,9 @@ class Decision(NamedTuple):
     notes: list[str]
 
 
+NOTHING = Decision([], [], [])
+
+
 def decide(reading: Reading, job: Job) -> Decision:
     """What of a reading fails this job."""
     share = share_of(reading, job)

@@ -27,6 +27,7 @@ from topocheck.graph import Topology
 from topocheck.hardware.pci_ids import is_gpu
 from topocheck.judgement import chosen
 from topocheck.policy import EVIDENCE, Policy
+from topocheck.probes import kernel_log, nvml  # noqa: F401 (needed soon; imported while NVML answers)
 from topocheck.rules import ALL
 from topocheck.sources.base import NO_ANSWER, Source
 

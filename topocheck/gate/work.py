@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topocheck.errors import TopocheckError, UsageError
 from topocheck.exits import Style, exit_code
 from topocheck.gate.cache import kept, key_of
-from topocheck.gate.decision import Decision, Ground, Reading, decide, same
+from topocheck.gate.decision import NOTHING, Decision, Ground, Reading, decide, same
 from topocheck.gate.job import Job, job_of
 from topocheck.gate.state import Folder, open_folder
 from topocheck.gate.words import Answer, answer_of, log_line
@@ -44,13 +43,12 @@ class Call(NamedTuple):
     output: str | None = None
 
 
-@dataclass
-class Result:
+class Result(NamedTuple):
     """What a call came to. `passed`: why it passes without a look at the node."""
 
     job: Job
     reading: Reading | None = None
-    decision: Decision = field(default_factory=lambda: Decision([], [], []))
+    decision: Decision = NOTHING
     passed: str | None = None
     readings: int = 0
     age_s: float | None = None  # of a kept reading
@@ -145,12 +143,13 @@ def _from_kept(last: Reading | None, job: Job) -> Result | None:
 
 def _looked(site: _Site, job: Job, started_s: float) -> Result:
     """The node read; what would fail the job read a second time, if it is a machine and time allows."""
-    from topocheck.gate.reading import read
-
     drill = _drill(site.call)
     ends_s = started_s + site.call.budget_s
     began_s = time.monotonic()
-    reading = read(_source(site.call, ends_s), site.policy, job, drill)
+    source = _source(site.call, ends_s)
+    from topocheck.gate.reading import read  # its commands run while this is imported
+
+    reading = read(source, site.policy, job, drill)
     decision = decide(reading, job)
     once = [ground for ground in decision.grounds if "said" not in ground]
     if not once or drill or site.call.source is not None:
@@ -185,7 +184,9 @@ def _source(call: Call, ends_s: float, *, ask_driver: bool = True) -> Source:
 
     left_s = ends_s - time.monotonic()
     budget_s = max(0.1, left_s - min(_JUDGING_S, _JUDGING_SHARE * left_s))
-    return BriefSource(open_live(root=call.root, tools=call.tools, budget_s=budget_s), ask_driver=ask_driver)
+    source = BriefSource(open_live(root=call.root, tools=call.tools, budget_s=budget_s), ask_driver=ask_driver)
+    source.start()
+    return source
 
 
 def _when_again(grounds: list[Ground], began_s: float, now_s: float, ends_s: float) -> float | None:

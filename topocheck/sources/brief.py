@@ -32,9 +32,13 @@ class BriefSource:
 
     def texts(self, commands: Sequence[str], paths: Sequence[str]) -> Iterable[Raw | Missing]:
         """Of the commands those that the gate needs."""
-        wanted = (*_ALWAYS, *(() if self.glob("/sys/bus/pci/devices/*") else _WITHOUT_SYS))
-        first = [command for command in commands if command in wanted and (self._ask_driver or command != _NVML)]
+        wanted = self._wanted()
+        first = [command for command in commands if command in wanted]
         return self._answers(self._live.texts(first, paths), [c for c in commands if c in _WITHOUT_NVML])
+
+    def start(self) -> None:
+        """Start the commands, so that they run while the caller imports what it needs."""
+        self._live.start(self._wanted())
 
     def sampled(self, paths: Sequence[str], rank: Callable[[str], float]) -> dict[str, str]:
         """One reading of each file: a second one of all follows where it matters."""
@@ -43,6 +47,10 @@ class BriefSource:
     def stop(self) -> None:
         """Kill what still runs."""
         self._live.stop()
+
+    def _wanted(self) -> tuple[str, ...]:
+        wanted = (*_ALWAYS, *(() if self.glob("/sys/bus/pci/devices/*") else _WITHOUT_SYS))
+        return tuple(command for command in wanted if self._ask_driver or command != _NVML)
 
     def _answers(self, texts: Iterable[Raw | Missing], instead: Sequence[str]) -> Iterator[Raw | Missing]:
         mute = False
