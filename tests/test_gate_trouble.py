@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -304,3 +305,20 @@ def test_a_gate_that_is_ended_ends_what_it_started(node, tmp_path):
     while process.exists() and time.monotonic() < deadline_s:
         time.sleep(0.02)
     assert not process.exists()
+
+
+def test_a_gate_that_is_killed_leaves_whole_files_and_the_next_one_works(tmp_path):
+    """At drawn moments; what the child still writes is whole, too."""
+    node = machine(tmp_path / "machine", "gpu5-x8")
+    words = [sys.executable, "-m", "topocheck", "gate", "--cache", "60", *node.arguments()]
+    drawn = random.Random(7)
+    for _ in range(6):
+        gate = subprocess.Popen(words, env={"PYTHONPATH": str(REPOSITORY), **slurm("5")}, cwd="/")
+        time.sleep(drawn.uniform(0.1, 2.5))
+        gate.kill()
+        gate.wait()
+    time.sleep(0.5)
+    for file in node.state.glob("*.json"):
+        assert json.loads(file.read_text())
+    ran = node.gate("--cache", "60", job=slurm("5"))
+    assert (ran.code, ran.out) == (1, "topocheck: PCI001 gpu5 x8 of x16 -45%\n")
