@@ -44,7 +44,7 @@ def _bandwidth_of_pair(
     steps += [
         (network.achievable_gb_per_s(rate), network.line_rate_gb_per_s(rate), nic.id)
         for nic in (a, b)
-        if nic.kind == "nic" and (rate := nic_rate_gbit_per_s(nic))
+        if nic.kind == "nic" and (rate := nic_rate_gbit_per_s(nic)) is not None
     ]
     if not steps:
         return None, None, None
