@@ -11,11 +11,13 @@ import pytest
 
 from topocheck.check import check
 from topocheck.cli import run
+from topocheck.hardware import gpus
 from topocheck.predict.collectives import OPS
 from topocheck.predict.job import Job
+from topocheck.predict.machine import machine_of
 from topocheck.predict.prediction import predict
 from topocheck.predict.sizes import sizes
-from topocheck.predict.step import memory_gb
+from topocheck.predict.step import group_of, memory_gb
 
 HEALTHY = str(nodes.healthy("hgx-h100"))
 JOB = """
@@ -239,6 +241,36 @@ def test_what_the_model_tells_is_assumed(tmp_path, capsys):
     assert document["rows"][0]["busbw_gb_per_s"] == pytest.approx(480, rel=0.01)
     assert any("NVLinks not in the input: 18 a GPU" in text for text in document["assumptions"])
     assert any("NIC rate not in the input: 8 × 400 Gb/s" in text for text in document["assumptions"])
+
+
+def test_a_tree_that_a_hypervisor_hides_is_refused(tmp_path, capsys):
+    names = [f"GPU{i}" for i in range(4)]
+    rows = ["\t".join([name, *("X" if name == other else "PHB" for other in names), "N/A"]) for name in names]
+    (tmp_path / "nvidia-smi_topo_-m").write_text(
+        "\t".join(["", *names, "CPU Affinity"]) + "\n" + "\n".join(rows) + "\n"
+    )
+    lines = "".join(f"GPU {i}: NVIDIA L4 (UUID: GPU-0000000{i}-0000-0000-0000-000000000000)\n" for i in range(4))
+    (tmp_path / "nvidia-smi_-L").write_text(lines)
+    assert run(["predict", "--from", str(tmp_path), "--op", "allreduce", "--bytes", "1M"]) == 0
+    out = capsys.readouterr().out
+    assert "the PCIe tree is hidden" in " ".join(out.split())
+    assert "busbw" not in out
+
+
+def test_a_gpu_whose_name_is_only_its_id_is_known_by_the_id():
+    part = gpus.part_of("NVIDIA Corporation Device 2330", "10de:2330")
+    assert (part.nvlinks, part.board) == (18, "nvswitch")
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "near", "over"),
+    [(8, 1, 8, 1), (16, 1, 8, 2), (4, 8, 1, 4), (6, 1, 2, 3), (4, 2, 4, 1), (3, 2, 1, 3)],
+)
+def test_groups_of_ranks_lie_in_nodes(size, stride, near, over):
+    # 8 GPUs a node: `stride` apart 8/stride of them fit; 6 in a row straddle nodes and are cut in twos
+    group = group_of(machine_of(check(HEALTHY).topology), 4, size, stride)
+    assert (group.machine.gpus, group.nodes) == (near, over)
+    assert group.machine.nics == pytest.approx(392 * near / 8)
 
 
 def test_without_a_gpu_there_is_nothing_to_predict(tmp_path, capsys):

@@ -3,6 +3,7 @@
 from math import isclose, sqrt
 
 import playing
+import playing_trees
 import pytest
 
 from topocheck.predict.algorithms import (
@@ -73,7 +74,7 @@ def test_a_pipelined_chain(chunks):
 @pytest.mark.parametrize("p", [4, 8, 16, 32])
 @pytest.mark.parametrize("chunks", [4, 16])
 def test_the_double_tree(p, chunks):
-    took, busiest = playing.double_tree(p, N, PATH.alpha_us, PATH.beta_us_per_byte, chunks)
+    took, busiest = playing_trees.double_tree(p, N, PATH.alpha_us, PATH.beta_us_per_byte, chunks)
     cost = double_tree(p, N, chunks)
     assert busiest == pytest.approx(2 * N) == cost.busiest_bytes
     # the port that moves 2n one way is busy for 4k pieces; whatever starts first is no best order: up to a quarter more

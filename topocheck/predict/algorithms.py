@@ -170,4 +170,4 @@ def tree_ring_crossover_bytes(p: int, path: AlphaBeta) -> float:
 
 def best_buckets(backward_us: float, p: int, path: AlphaBeta) -> float:
     """Into how many buckets a backward pass should cut its gradients where communication binds: √(t/(2(p−1)α))."""
-    return max(1.0, sqrt(backward_us / (2 * (p - 1) * path.alpha_us)))
+    return max(1.0, sqrt(backward_us / (2 * (p - 1) * path.alpha_us))) if p > 1 else 1.0

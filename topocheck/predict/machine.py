@@ -7,6 +7,7 @@ input tells the node's own.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 from topocheck.errors import TopocheckError
@@ -14,7 +15,8 @@ from topocheck.graph import Device, Topology
 from topocheck.hardware import collectives, gpus, latency, network, pcie
 from topocheck.hardware.compute import Chip, chip_of
 from topocheck.hardware.gpus import Part
-from topocheck.model import Scenario, bandwidth, link_capacity_gb_per_s, nic_rate_gbit_per_s, nics_in_use
+from topocheck.model import Scenario, bandwidth, link_capacity_gb_per_s, nic_rate_gbit_per_s, nics_in_use, route
+from topocheck.nearness import flat_tree
 
 _RACK_GPUS = 72  # one NVLink domain of GB200 and GB300 racks
 _ASSUMED_NIC_GBIT = {2: 100.0, 3: 200.0, 4: 400.0, 5: 400.0}  # a GPU's NIC on boards of an NVLink generation
@@ -87,7 +89,7 @@ def machine_of(node: Topology) -> Machine:
     assumed: list[str] = []
     refused: list[str] = []
     links = _links(node, part, assumed)
-    ring = _ring(node, part, links, refused)
+    ring = _ring(node, part, links, assumed, refused)
     on_nvlink = bool(links and ring and ring > 0 and _all_nvlink(node, part))
     whole = gpus.nvlink_ring_gb_per_s(links, part) if links else 0.0
     trained = min(1.0, ring / whole) if ring and whole else 1.0
@@ -140,7 +142,7 @@ def _all_nvlink(node: Topology, part: Part | None) -> bool:
     """Whether every pair of GPUs meets over NVLink, as far as anybody says (a mesh: whether the GPUs have it)."""
     if part and (part.board == "mesh" or _unseen_switches(node, part)):
         return True
-    pairs = [(a, b) for i, a in enumerate(node.gpus) for b in node.gpus[i + 1 :]]
+    pairs = list(combinations(node.gpus, 2))
     return bool(pairs) and all((node.pair_class(a.id, b.id) or "NV").startswith("NV") for a, b in pairs)
 
 
@@ -150,11 +152,11 @@ def _unseen_switches(node: Topology, part: Part) -> bool:
     return part.board == "nvswitch" and not seen
 
 
-def _ring(node: Topology, part: Part | None, links: int, refused: list[str]) -> float | None:
+def _ring(node: Topology, part: Part | None, links: int, assumed: list[str], refused: list[str]) -> float | None:
     """The node's ring. Refused where nothing says how the GPUs meet."""
     if len(node.gpus) < 2:
         return None
-    words = [node.pair_class(a.id, b.id) for i, a in enumerate(node.gpus) for b in node.gpus[i + 1 :]]
+    words = [node.pair_class(a.id, b.id) for a, b in combinations(node.gpus, 2)]
     if not any(words):
         if links:
             return gpus.nvlink_ring_gb_per_s(links, part)
@@ -162,8 +164,20 @@ def _ring(node: Topology, part: Part | None, links: int, refused: list[str]) -> 
         return None
     if links and part and (part.board == "mesh" or _unseen_switches(node, part)):
         return gpus.nvlink_ring_gb_per_s(links, part)
+    if node.machine.virtual is not False and flat_tree(node) and all(g.numa_node is None for g in node.gpus):
+        refused.append("collectives in the node: the PCIe tree is hidden (every pair at one distance)")
+        return None
+    if not all(_known(node, a, b) for a, b in combinations(node.gpus, 2)):
+        assumed.append("PCIe links between GPUs that were not read count as x16 of the generation of the GPU model")
     ring = bandwidth(node, Scenario("ring"))
     return ring.gb_per_s if ring else None
+
+
+def _known(node: Topology, a: Device, b: Device) -> bool:
+    """Whether two GPUs meet over NVLink, or over PCIe of which something was read."""
+    if (node.pair_class(a.id, b.id) or "").startswith("NV"):
+        return True
+    return any(link_capacity_gb_per_s(x) != float("inf") for side in route(node, a, b) for x in side)
 
 
 def _pcie_line(node: Topology) -> float | None:
@@ -211,7 +225,7 @@ def _nics(
         return len(at_nic) * min(at_nic.values()), len(at_nic), len(lines) * min(lines)
     gbit = _ASSUMED_NIC_GBIT.get(part.nvlink_gen) if part and part.board == "nvswitch" else None
     if gbit is None or any(n.state == "down" for n in node.compute_nics):
-        refused.append("anything between nodes: no NIC whose rate is known")
+        refused.append("anything between nodes: no NIC that is up and whose rate is known")
         return None, 0, None
     count = len(node.compute_nics) or len(node.gpus)
     assumed.append(f"NIC rate not in the input: {count} × {gbit:g} Gb/s, as nodes of this GPU model have")

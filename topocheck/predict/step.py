@@ -7,6 +7,7 @@ they fit. Compute is 6 FLOP a parameter and token at the assumed share of the te
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 from typing import NamedTuple
 
 from topocheck.errors import TopocheckError, UsageError
@@ -82,9 +83,8 @@ class Group(NamedTuple):
 def group_of(machine: Machine, nodes: int, size: int, stride: int) -> Group:
     """A group of `size` ranks, `stride` apart. Groups that run beside it in a node take their share of its NICs."""
     gpus = machine.domain(nodes)[0]
-    near = min(size, max(1, gpus // stride))
-    while size % near:
-        near -= 1
+    room = max(1, gpus // stride)
+    near = gcd(size, room)  # groups that straddle nodes are cut where both go
     nics = machine.nics and machine.nics * near / machine.gpus
     return Group(replace(machine, gpus=near, nics=nics, rack=False), size // near)
 
