@@ -85,7 +85,7 @@ class LiveSource:
         best: dict[str, str] = {}
         for sample in range(_SAMPLES):
             if sample:
-                time.sleep(_SAMPLED_S / (_SAMPLES - 1))
+                time.sleep(max(0.0, min(_SAMPLED_S / (_SAMPLES - 1), self._deadline_s - time.monotonic())))
             for path in paths:
                 text = self.read(path)
                 if text is not None and (path not in best or rank(text) > rank(best[path])):
