@@ -287,8 +287,8 @@ FAULTS = [(node, edit.name) for node in ("hgx-h100", "dgx-a100", "pcie-box") for
 @pytest.mark.parametrize(("node", "fault"), FAULTS[::3], ids=str)
 def test_repairs_never_slow_and_bytes_never_speed_up(node, fault, faulty):
     checked = check(faulty(fault, node))
-    if not checked.topology.gpus:
-        pytest.skip("no GPU left")
+    if not any(gpu.model for gpu in checked.topology.gpus):
+        pytest.skip("no GPU whose model is named is left")
     for count in (1, 2, 4):
         answer = predict(checked.topology, checked.report.findings, nodes=count, ops=OPS, sizes=sizes("1K:4G")[::3])
         for row in answer.rows:

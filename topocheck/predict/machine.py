@@ -82,11 +82,13 @@ def machine_of(node: Topology) -> Machine:
     """The node in figures. TopocheckError where there is no GPU, or none whose model is named."""
     if not node.gpus:
         raise TopocheckError("no GPU in the input: nothing to predict")
-    first = node.gpus[0]
+    first = next((gpu for gpu in node.gpus if gpu.part or gpu.model), node.gpus[0])
     part = first.part
     if part is None and first.model is None:
         raise TopocheckError("no GPU model in the input: add nvidia-smi -L, nvidia-smi -q or lspci -nn")
     assumed: list[str] = []
+    if len({gpu.part for gpu in node.gpus if gpu.part}) > 1:
+        assumed.append(f"GPUs of several models: tensor rate, memory and NVLink rate are those of {first.id}")
     refused: list[str] = []
     links = _links(node, part, assumed)
     ring = _ring(node, part, links, assumed, refused)
