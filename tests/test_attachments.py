@@ -224,7 +224,7 @@ HOSTILE = {
     "truncated": (_tar(GOOD, _member("ibstat", data=b"x" * 9000))[:3000], "cut or damaged"),
     "no-header": (_tar(GOOD)[:1024] + b"x" * 2048, "cut or damaged"),
     "cut-gzip": (gzip.compress(_tar(GOOD, _member("n", data=bytes(range(256)) * 900)))[:-90], "cut or damaged"),
-    "members": (gzip.compress(_tar(GOOD)[:1024] + _endless_members(120_000), 1), "more than 100000 members"),
+    "members": (lambda: gzip.compress(_tar(GOOD)[:1024] + _endless_members(120_000), 1), "more than 100000 members"),
 }
 
 
@@ -233,7 +233,7 @@ def test_a_hostile_archive_costs_what_is_wrong_with_it(name: str, tmp_path: Path
     data, words = HOSTILE[name]
     file = tmp_path / "in" / "capture.tar.gz"
     file.parent.mkdir()
-    file.write_bytes(data)
+    file.write_bytes(data() if callable(data) else data)
     before = resource.getrusage(resource.RUSAGE_SELF)
     facts = gather(open_source(str(file)))
     after = resource.getrusage(resource.RUSAGE_SELF)
@@ -272,6 +272,44 @@ def test_a_bomb_is_not_unpacked(inside: str, pack, tmp_path: Path) -> None:
     cpu_s, megabytes = map(float, used.split())
     assert cpu_s < 5
     assert megabytes < 300
+
+
+ENDLESS = """
+import sys, threading
+from topocheck.sources import archive, bug_report, unpack
+from topocheck.sources.unpack import Limited
+class Endless:
+    def __init__(self, head): self.head = head
+    def read(self, size):
+        data, self.head = self.head[:size], self.head[size:]
+        return data or (b"x\\n" * (size // 2 + 1))[:size]
+head = bytes.fromhex(sys.argv[2])
+stream = Limited(Endless(head), 256 << 20)
+if sys.argv[1] == "tar":
+    print(archive.read_archive(stream, "pipe")[1])
+else:
+    print(list(bug_report.BugReport("pipe", stream).texts([], [])))
+"""
+
+
+@pytest.mark.parametrize("what", ["tar", "bug report"])
+def test_a_pipe_that_never_ends_is_read_to_the_limit(what: str) -> None:
+    huge = _member("huge")[0]
+    huge.size = 1 << 50
+    huge_header = huge.tobuf(format=tarfile.GNU_FORMAT)
+    head = huge_header if what == "tar" else b"_" * 44 + b"\n\nStart of NVIDIA bug report log file.\n"
+    command = [sys.executable, "-c", ENDLESS, what, head.hex()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert "only the first 256 MB were read" in done.stdout
+
+
+@pytest.mark.parametrize("unit", [b"\n", b"_", b"_" * 44 + b"\n", b"\n/usr/bin/lspci -vv\n\nx\n", b"\n*** /sys/a\nx\n"])
+def test_a_bug_report_made_of_titles_and_rules_ends_in_time(unit: bytes, tmp_path: Path) -> None:
+    head = b"_" * 44 + b"\n\nStart of NVIDIA bug report log file.\n"
+    (tmp_path / "b.log").write_bytes(head + unit * ((20 << 20) // len(unit)))
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    list(open_source(str(tmp_path / "b.log")).texts(["lspci -vv"], ["/sys/*"]))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before.ru_utime < 3
 
 
 def test_an_archive_of_a_capture_takes_little_memory(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from topocheck.sources.base import MAX_TEXT_BYTES, Missing
 from topocheck.sources.files import Stored
 from topocheck.sources.reading import archive_kind, printable, read_all
 from topocheck.sources.tar import DamagedTarError, Member, members
-from topocheck.sources.unpack import Reader, Unpacked
+from topocheck.sources.unpack import Limited, Reader, Unpacked
 
 MAX_MEMBERS = 100_000  # a sosreport of a large server has some 60,000
 MAX_DEPTH = 40  # folders in folders; the deepest of sysfs is about 25
@@ -27,7 +27,7 @@ _SNIFF_BYTES = 8192
 _OUT = "a name that leads out of the archive"
 
 
-def read_archive(stream: Reader, name: str) -> tuple[Stored, list[Missing]]:
+def read_archive(stream: Unpacked | Limited, name: str) -> tuple[Stored, list[Missing]]:
     """The files of a tar archive, and what could not be read of it."""
     files, gaps = Stored(), Counter[str]()
     first: dict[str, str] = {}
@@ -35,9 +35,8 @@ def read_archive(stream: Reader, name: str) -> tuple[Stored, list[Missing]]:
         if problem is not None:
             gaps[problem] += 1
             first.setdefault(problem, member)
-    packed = stream.problem if isinstance(stream, Unpacked) else None
-    if packed is not None:  # which cut the tar file too
-        gaps = Counter({problem: count for problem, count in gaps.items() if first[problem]} | {packed: 1})
+    if stream.problem is not None:  # which cut the tar file too
+        gaps = Counter({problem: count for problem, count in gaps.items() if first[problem]} | {stream.problem: 1})
     return files, [Missing(printable(first.get(p) or name), _words(p, count)) for p, count in gaps.items()]
 
 

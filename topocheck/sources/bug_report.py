@@ -27,7 +27,7 @@ from topocheck.sources.base import MAX_TEXT_BYTES, NEVER_RUN, Manifest, Missing,
 from topocheck.sources.files import Stored
 from topocheck.sources.reading import printable
 from topocheck.sources.tree import Tree
-from topocheck.sources.unpack import Reader, Unpacked
+from topocheck.sources.unpack import Limited, Reader, Unpacked
 
 HEAD_BYTES = 1 << 16
 MAX_BYTES = 512 << 20
@@ -36,13 +36,18 @@ _MAX_FILES = 5000
 _MAX_FILE_CHARS = 1 << 20
 _MAX_HELD_BYTES = 160 << 20
 _MAX_SKIPS = 20
+_MAX_SECTIONS = 20_000  # a report has some 300
+_MAX_TITLES = 20_000  # of one section
+_RULE_BYTES = 64  # a rule with its line end, and blanks behind it
 
 _BEGIN = b"Start of NVIDIA bug report log file"
 _END = b"End of NVIDIA bug report log file"
-_RULE = re.compile(rb"^_{44}[ \t]*\r?\n", re.MULTILINE)
+_RUN = re.compile(rb"_{44,}")
+_RULE = re.compile(rb"_{44}[ \t]{0,16}\r?\n")
 _BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{76}\r?\n){8}")
+_TITLES_BEGIN = ("/", "*** /", "timeout ", "dmesg:", "ibnetdiscover", "iblinkinfo", "ibswitches")
 _TITLE = re.compile(
-    r"^(?:\*\*\* (?P<file>/[^\s:]{1,400})"
+    r"(?:\*\*\* (?P<file>/[^\s:]{1,400})"
     r"|(?:timeout \d+ )?"
     r"(?P<command>(?:/[\w./+-]{0,200}bin/[\w.+-]{1,60}|ibnetdiscover|iblinkinfo|ibswitches)(?: .{0,300})?)"
     r"|(?P<kernel>dmesg:))[ \t]*$",
@@ -67,7 +72,7 @@ class BugReport:
 
     kind = "bug-report"
 
-    def __init__(self, name: str, stream: Reader) -> None:
+    def __init__(self, name: str, stream: Unpacked | Limited) -> None:
         self.name: str = printable(name)
         self._texts: list[tuple[str, str]] = []  # command, output
         self._gaps: list[Missing] = []
@@ -90,13 +95,16 @@ class BugReport:
             if content := self.read(path):
                 yield Raw(path, content, f"{self.name}: {path}")
 
-    def _read(self, stream: Reader) -> None:
+    def _read(self, stream: Unpacked | Limited) -> None:
         ended = False
-        for section in _sections(stream):
+        for count, section in enumerate(_sections(stream)):
+            if count == _MAX_SECTIONS:
+                self._gaps.append(Missing(self.name, f"more than {_MAX_SECTIONS} sections: the rest was not read"))
+                return
             ended = ended or _END in section[:HEAD_BYTES]
             if not _BASE64.search(section[:HEAD_BYTES]):
                 self._take(section)
-        if isinstance(stream, Unpacked) and stream.problem:
+        if stream.problem:
             self._gaps.append(Missing(self.name, stream.problem))
         elif not ended:
             words = "its last line is missing: it was cut, or the script hung; what stands before counts"
@@ -111,7 +119,7 @@ class BugReport:
             if len(self._gaps) < _MAX_SKIPS:
                 words = ", ".join(word.strip() for word in skip.groups() if word and word.strip())
                 self._gaps.append(Missing(self.name, f"the bug report skipped {words}"))
-        titles = [match for match in _TITLE.finditer(text) if _stands_alone(text, match.start())]
+        titles = _titles(text)
         ends = [title.start() for title in titles[1:]] + [len(text)]
         for title, end in zip(titles, ends if titles else [], strict=True):
             self._take_part(title, text[title.end() + 1 : end])
@@ -141,6 +149,18 @@ class BugReport:
         return words[1] if len(words) > 2 else None
 
 
+def _titles(text: str) -> list[re.Match[str]]:
+    """The lines that begin the output of a command or a file; found by their first letters, as sections may be long."""
+    starts = {len(text) - len(text.lstrip())}
+    for beginning in _TITLES_BEGIN:
+        at = text.find(f"\n{beginning}")
+        while at >= 0 and len(starts) < _MAX_TITLES:
+            starts.add(at + 1)
+            at = text.find(f"\n{beginning}", at + 1)
+    matches = (_TITLE.match(text, start) for start in sorted(starts))
+    return [match for match in matches if match and _stands_alone(text, match.start())]
+
+
 def _stands_alone(text: str, start: int) -> bool:
     """Whether a title stands at the section's beginning or behind a blank line."""
     before = text[max(0, start - 80) : start]
@@ -156,15 +176,25 @@ def _spelled(line: str) -> str:
 
 def _sections(stream: Reader) -> Iterator[bytes]:
     """What stands between two rules, at most 64 MB of it; what is base64 keeps only its beginning."""
-    held, looked = bytearray(), 0
+    held, beginning, looked = bytearray(), b"", 0  # `beginning`: of a section too long to be held
     while chunk := stream.read(_CHUNK_BYTES):
         held += chunk
         start = 0
-        for rule in _RULE.finditer(held, max(0, looked - 64)):
-            yield bytes(held[start : min(rule.start(), start + MAX_TEXT_BYTES)])
-            start = rule.end()
+        for rule in _rules(held, max(0, looked - _RULE_BYTES)):
+            yield beginning or bytes(held[start : min(rule.start(), start + MAX_TEXT_BYTES)])
+            start, beginning = rule.end(), b""
         del held[:start]
         keep = HEAD_BYTES if _BASE64.search(held, 0, HEAD_BYTES) else MAX_TEXT_BYTES
-        del held[keep : max(keep, len(held) - 64)]  # a rule may have begun
+        if beginning or len(held) > keep:
+            beginning = beginning or bytes(held[:keep])
+            del held[: -_RULE_BYTES * 2]  # a rule may have begun
         looked = len(held)
-    yield bytes(held[:MAX_TEXT_BYTES])
+    yield beginning or bytes(held[:MAX_TEXT_BYTES])
+
+
+def _rules(held: bytearray, start: int) -> Iterator[re.Match[bytes]]:
+    """The rules from a place on: 44 underscores alone on their line."""
+    for run in _RUN.finditer(held, start):
+        rule = _RULE.match(held, run.start())
+        if rule is not None and bytes(held[run.start() - 1 : run.start()]) in (b"", b"\n"):
+            yield rule

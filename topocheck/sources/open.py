@@ -86,11 +86,10 @@ def _source_of(name: str, fd: int) -> Source:
         from topocheck.sources.archive import read_archive
         from topocheck.sources.folder import FolderSource
 
-        files, gaps = read_archive(unpack.Unpacked(stream, packing) if packing else stream, printable(name))
+        files, gaps = read_archive(unpack.opened(stream, packing), printable(name))
         return FolderSource(name, files, gaps)
     if bug_report.begins(head):
-        limit = bug_report.MAX_BYTES
-        return bug_report.BugReport(name, unpack.Unpacked(stream, packing, limit) if packing else stream)
+        return bug_report.BugReport(name, unpack.opened(stream, packing, bug_report.MAX_BYTES))
     return _one_text(name, stream, packing)
 
 

@@ -25,6 +25,22 @@ class Reader(Protocol):
         """At most so many bytes, none at the end."""
 
 
+class Limited:
+    """What is read as it is, to a limit: a pipe may never end. `problem` says so once the limit is reached."""
+
+    def __init__(self, stream: Reader, limit: int = MAX_UNPACKED_BYTES) -> None:
+        self.problem: str | None = None
+        self._stream, self._limit, self._left = stream, limit, limit
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes, none at the end."""
+        data = self._stream.read(min(size, self._left)) if self._left else b""
+        self._left -= len(data)
+        if not self._left:
+            self.problem = f"only the first {self._limit >> 20} MB were read"
+        return data
+
+
 class Unpacked:
     """The bytes behind a packed stream. `read` never raises: `problem` says why there are no more."""
 
@@ -111,6 +127,11 @@ def _xz() -> Any:  # noqa: ANN401
 _DECODERS: dict[str, Callable[[], Any]] = {"a gzip file": _Gzip, "a bzip2 file": _bzip2, "an xz file": _xz}
 
 
+def opened(stream: Reader, packing: str | None, limit: int = MAX_UNPACKED_BYTES) -> Unpacked | Limited:
+    """The stream, unpacked if it is packed; never more than the limit."""
+    return Limited(stream, limit) if packing is None else Unpacked(stream, packing, limit)
+
+
 def _same_packing(data: bytes, kind: str) -> bool:
     return archive_kind(data) == kind or len(data) < 6
 
@@ -147,9 +168,7 @@ def texts_of(label: Raw, shown: str, data: bytes, cut: bool, asked: Asked) -> It
 
     packing = packing_of(data)
     if bug_report.begins(head_of(data, bug_report.HEAD_BYTES)):
-        stream: Reader = io.BytesIO(data)
-        if packing is not None:
-            stream = Unpacked(stream, packing, bug_report.MAX_BYTES)
+        stream = opened(io.BytesIO(data), packing, bug_report.MAX_BYTES)
         report = bug_report.BugReport(shown, stream)
         if asked.hosts and asked.hosts[0] != report.manifest.host:
             yield Missing(shown, f"a bug report of another node ({report.manifest.host}): not joined; give it itself")
