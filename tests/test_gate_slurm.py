@@ -22,7 +22,8 @@ LINE = "topocheck: PCI001 gpu5 x8 of x16 -45%"
 @pytest.fixture(scope="module")
 def started():
     if os.geteuid() != 0:
-        pytest.skip("only root can run slurmd for others")
+        told = pytest.fail if os.environ.get("TOPOCHECK_REAL") == "1" else pytest.skip
+        told("only root can run slurmd for others")
     cluster = Cluster(Path(mkdtemp(prefix="topocheck-slurm-")))  # a short path: sockets have 108 characters
     try:
         yield cluster.start()

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import nodes
 import pytest
 from gates import HANGS, REPOSITORY, machine, slurm
 from livenode import write_tool
@@ -245,6 +246,16 @@ def test_a_drill(node, drill, gpus, code, out):
     assert report["drill"] == drill
     assert any("DRILL" in f["message"] for f in report["report"]["findings"])
     assert not (node.state / "last.json").exists(), "a drill is never kept for other jobs"
+
+
+def test_what_stops_a_job_is_named_before_what_slows_it(tmp_path):
+    node = machine(tmp_path / "machine", "gpu5-x8")
+    for change in nodes.edit("hgx-h100", "gpu6-fabric-in-progress").changes:
+        file = node.root / change.file
+        file.write_text(change.of(file.read_text()))
+    ran = node.gate(job=slurm("4,5,6"))
+    assert ran.code == 1 and ran.out.startswith("topocheck: NVL005 gpu6")
+    assert "PCI001 gpu5" in node.log()[-1]
 
 
 @pytest.mark.parametrize("drill", ["PCI999", "PCI*", ":gpu3", ""])

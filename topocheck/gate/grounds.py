@@ -24,23 +24,29 @@ class Grounds(NamedTuple):
 
 
 def grounds_of(node: Topology, findings: Iterable[Finding], policy: Policy) -> Grounds:
-    """The errors that may fail a job. What hits every device of a kind is held back: our reading, an update of the
-    driver or the fabric is the likelier cause."""
-    found = Grounds([], [])
+    """The errors that may fail a job, what stops it first. What hits every device of a kind is held back: our reading,
+    an update of the driver or the fabric is the likelier cause."""
     errors = [f for f in findings if f.severity == "error" and not f.waived]
-    for group in (_PATH, _PORTS):
-        hit = {d.id for f in errors if f.rule in group for d in _hit(node, f)}
-        everywhere = [kind for kind in (node.gpus, node.compute_nics) if kind and {d.id for d in kind} <= hit]
-        for finding in [f for f in errors if f.rule in group]:
+    everywhere = {rule: _everywhere(node, errors, group) for group in (_PATH, _PORTS) for rule in group}
+    grounds: list[Ground] = []
+    held = []
+    for finding in sorted(errors, key=lambda f: f.effect == "slows"):
+        if finding.rule in everywhere:
             named = policy.severity.get(finding.rule) == "error"
-            if not named and any({d.id for d in _hit(node, finding)} & {d.id for d in kind} for kind in everywhere):
-                found.held.append(f"held to a warning, it is so on all of its kind: {line_of(finding)}")
+            if not named and everywhere[finding.rule] & {d.id for d in _hit(node, finding)}:
+                held.append(f"held to a warning, it is so on all of its kind: {line_of(finding)}")
             else:
-                found.grounds.extend(_of_path(node, finding))
-    for finding in errors:
-        if finding.rule not in (*_PATH, *_PORTS) and (jobs := _jobs(node, finding, policy)):
-            found.grounds.append(_of_devices(node, finding, jobs))
-    return found
+                grounds += _of_path(node, finding)
+        elif jobs := _jobs(node, finding, policy):
+            grounds.append(_of_devices(node, finding, jobs))
+    return Grounds(grounds, held)
+
+
+def _everywhere(node: Topology, errors: list[Finding], group: tuple[str, ...]) -> set[str]:
+    """The GPUs, or the compute NICs, if these rules hit all of them."""
+    hit = {d.id for f in errors if f.rule in group for d in _hit(node, f)}
+    kinds = [{d.id for d in kind} for kind in (node.gpus, node.compute_nics)]
+    return {id_ for kind in kinds if kind <= hit for id_ in kind}
 
 
 def _jobs(node: Topology, finding: Finding, policy: Policy) -> str | None:

@@ -240,9 +240,8 @@ def _keep(site: _Site, folder: Folder, result: Result, answer: Answer) -> Answer
         key = site.key(result.job)
         content = {**result.reading, "key": key, "settings": site.known(), "time_s": time.time(), "reusable": reusable}
         folder.keep_last(content)
-    why_not = folder.keep_report(document)
-    if call.output is not None:
-        why_not = _to_file(document, call.output)
+    not_written = _to_file(document, call.output) if call.output is not None else None
+    why_not = folder.keep_report(document) or not_written  # in this order: it may lie in the folder, and counts there
     return answer.without_report(why_not) if why_not else answer
 
 
