@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from topocheck.facts import (
     Evidence,
@@ -52,6 +53,8 @@ _COMM = re.compile(r"nvmlDev (\d{1,3}) busId ([0-9a-fA-F]{1,12})\b")
 _CLASSES = frozenset({"PIX", "PXB", "PHB", "SYS"})
 _LAYERS = {"IB": "infiniband", "RoCE": "ethernet", "IW": "iwarp"}
 _MAX_GPUS = 64
+_MAX_RANKS = 1024  # of a job's log; a node has some ten
+_MAX_LINES = 200_000  # every rank prints all of its node at the beginning
 _BITS_PER_BYTE = 8
 
 
@@ -78,10 +81,10 @@ def parse(text: str) -> Iterable[Fact]:
     """GPUs, NICs and distances of the first host that the log shows."""
     ranks: dict[str, _Rank] = {}
     numbers: dict[str, dict[str, int]] = {}  # by host: GPU address → NVML's number
-    for line in lines_with(text, (_MARK,)):
+    for line in islice(lines_with(text, (_MARK,)), _MAX_LINES):
         before, _, said = line.text.partition(_MARK)
         match = _RANK.search(before)
-        if match is None:
+        if match is None or (match[0] not in ranks and len(ranks) >= _MAX_RANKS):
             continue
         rank = ranks.setdefault(match[0], _Rank(match[1]))
         _read(rank, said, line)
@@ -102,7 +105,7 @@ def _read(rank: _Rank, said: str, line: Line) -> None:
     if said.startswith("NET/IB : Using "):
         for number, name, port, layer in _DEVICE.findall(said.partition(";")[0]):
             _add_name(rank, int(number), name, int(port), layer, line)
-    elif match := _PATHS_OF.match(said):
+    elif (match := _PATHS_OF.match(said)) and len(rank.paths) < _MAX_GPUS:
         cells = {(kind, end): word for kind, end, word in _PATH.findall(said[match.end() :])}
         rank.paths[_bdf(match[1])] = (line.evidence(INPUT), cells)
     elif match := _CPU.fullmatch(said.rstrip()):
