@@ -48,9 +48,7 @@ class Run(NamedTuple):
     @property
     def predicted_us(self):
         found = ways(self.machine, self.op, self.nodes)
-        return best([w for w in found if w.algorithm.startswith(self.algorithm)], self.op, self.bytes).time_us(
-            self.bytes
-        )
+        return best([w for w in found if w.algorithm.startswith(self.algorithm)], self.bytes).time_us(self.bytes)
 
     @property
     def measured_busbw(self):

@@ -22,7 +22,7 @@ OPS = (
 )  # fmt: skip
 _AMPERE = 3  # NVLink generation
 _LEAST_NVLS = 5  # four GPUs run a ring (rows ONE-13, ONE-19), six and more NVLS (ONE-14)
-BARRIER_BYTES = 8.0  # NCCL has no barrier: one element is reduced
+BARRIER_BYTES = 8  # NCCL has no barrier: one element is reduced
 
 
 class Way(NamedTuple):
@@ -78,10 +78,9 @@ def ways(machine: Machine, op: str, nodes: int = 1) -> list[Way]:
     return place.allreduces() if op in ("allreduce", "barrier") else place.rings(op)
 
 
-def best(found: list[Way], op: str, size_bytes: float) -> Way:
+def best(found: list[Way], size_bytes: float) -> Way:
     """The fastest way for this size."""
-    size = BARRIER_BYTES if op == "barrier" else size_bytes
-    return min(found, key=lambda way: way.time_us(size))
+    return min(found, key=lambda way: way.time_us(size_bytes))
 
 
 def spans(found: list[Way]) -> list[Span]:

@@ -10,7 +10,7 @@ from topocheck.errors import UsageError
 from topocheck.finding import Finding
 from topocheck.graph import Topology
 from topocheck.patches import patched
-from topocheck.predict.collectives import OPS, Span, best, bus_factor, spans, ways
+from topocheck.predict.collectives import BARRIER_BYTES, OPS, Span, best, bus_factor, spans, ways
 from topocheck.predict.fabric import Fabric, fabric_of
 from topocheck.predict.job import Job
 from topocheck.predict.ladder import Rung, ladder
@@ -140,8 +140,8 @@ def _rows(found: Machine, healthy: Machine, nodes: int, ops: Sequence[str], size
         mine, theirs = ways(found, op, nodes), ways(healthy, op, nodes)
         if not mine or not theirs:
             continue
-        for size in sizes:
-            way, other = best(mine, op, size), best(theirs, op, size)
+        for size in (BARRIER_BYTES,) if op == "barrier" else sizes:
+            way, other = best(mine, size), best(theirs, size)
             now, then = way.time_us(size), other.time_us(size)
             algbw, factor = size / now / 1000, bus_factor(op, ranks)
             rows.append(

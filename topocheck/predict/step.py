@@ -76,7 +76,7 @@ class Group(NamedTuple):
         found = ways(self.machine, op, self.nodes)
         if not found:
             raise TopocheckError(f"--job: {op} over {self.size} ranks: a path it needs is not known (see refused)")
-        way = best(found, op, size_bytes)
+        way = best(found, size_bytes)
         return way.time_us(size_bytes), way.bottleneck
 
 
