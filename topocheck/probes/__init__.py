@@ -17,6 +17,7 @@ class TextEntry(NamedTuple):
     commands: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     takes_command: bool = False  # parse() wants the command line, as far as the input's name gives it away
+    any_length: bool = False  # finds its lines without looking at the others, and what counts may stand last
 
 
 TEXT_PROBES: tuple[TextEntry, ...] = (
@@ -32,7 +33,7 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
     TextEntry("ibstatus", r"ibstatus", ("ibstatus",)),
     TextEntry("ibv_devices", r"ibv_devices"),
     TextEntry("ibv_devinfo", r"ibv_devinfo", ("ibv_devinfo -v",)),
-    TextEntry("kernel_log", r"dmesg|journalctl|kern(?:el)?[._-]?log|messages|syslog", ("dmesg",)),
+    TextEntry("kernel_log", r"dmesg|journalctl|kern(?:el)?[._-]?log|messages|syslog", ("dmesg",), any_length=True),
     TextEntry("kernel_modules", r"lsmod|(?:proc[._])?modules(?:\.txt)?$", (), ("/proc/modules",)),
     TextEntry("lldp", r"lldp(?:ctl|cli)", ("lldpctl -f json",)),
     TextEntry("lscpu", r"lscpu", ("lscpu",)),
@@ -46,7 +47,7 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
         "lspci_tree", r"(?:sudo_)?lspci(?:_-[a-zA-Z]+)*_-[a-zA-Z]*t[a-zA-Z]*(?:_-[a-zA-Z]+)*(?:[._](?:txt|log|out))?$"
     ),
     TextEntry("mst_status", r"mst[ _.-]status"),
-    TextEntry("nccl_log", r"nccl[\w.-]{0,60}\.(?:log|txt|out)$"),
+    TextEntry("nccl_log", r"nccl[\w.-]{0,60}\.(?:log|txt|out)$", any_length=True),
     TextEntry("nccl_xml", r"nccl[\w.-]{0,40}topo[\w.-]{0,40}\.xml$|topo\.xml$|virtualTopology\.xml$"),
     TextEntry("numactl", r"numactl(?!.{0,40}-{1,2}s(?:how)?\b)", ("numactl -H",)),
     TextEntry("nvidia_version", r"(?:proc[._])?(?:driver[._])?nvidia[._]version", (), ("/proc/driver/nvidia/version",)),

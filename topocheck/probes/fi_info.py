@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from topocheck.facts import Fact, Gap
 from topocheck.probes import rdma_draft as rdma
-from topocheck.probes.lines import Line, lines, sniffed
+from topocheck.probes.lines import Line, lines, lines_with, sniffed
 
 INPUT = "fi_info -p efa"
 COMMANDS: tuple[str, ...] = ("fi_info -p efa",)
@@ -68,8 +68,8 @@ def parse(text: str) -> Iterable[Fact]:
             evidence = entry.line.evidence(INPUT)
             _add(entry, devices.setdefault(entry.stem, rdma.DeviceDraft(entry.stem, evidence)))
     yield from (draft.finished(INPUT) for draft in devices.values())
-    for line in lines(text):
-        if not devices and _FAILED.match(line.text):
+    for line in () if devices else lines_with(text, ("fi_getinfo: ",)):
+        if _FAILED.match(line.text):
             yield Gap(INPUT, f"libfabric found no EFA: {line.text[:200]}")
             return
 

@@ -10,14 +10,13 @@ from typing import Any
 
 from topocheck.facts import Fact, Gap, PciFunction
 from topocheck.probes import TEXT_PROBES, TREE_PROBES, TextEntry, asked
-from topocheck.probes.lines import SNIFF_CHARS
+from topocheck.probes.lines import MAX_LINES, SNIFF_CHARS, first_lines
 from topocheck.probes.silence import silence
 from topocheck.sources.base import Missing, Raw, Source, mangle
 
 # A text is looked at in pieces of what a sniff looks at; of a very long one the beginning and the end.
 _OVERLAP_CHARS = 4096
 _PIECES = 3
-_MAX_LINES = 1_000_000  # the longest output of a tool, lspci -vvxxxx of a host with virtual functions, has 300,000
 
 # sosreport keeps lspci's list and tree in one file; -xxx prints config space below each function.
 _OFTEN_IN_ONE_FILE = {"lspci": ("lspci_tree", "lspci_hex")}
@@ -51,19 +50,25 @@ def recognised(facts: Iterable[Fact]) -> bool:
 
 def read_text(raw: Raw) -> list[Fact]:
     """The facts of one text: by the probe its name calls for, else by all whose output it looks like."""
-    if raw.text.count("\n") > _MAX_LINES:
-        gap = Gap(raw.name, f"only its first {_MAX_LINES:,} lines were read")
-        return [*read_text(raw._replace(text="\n".join(raw.text.split("\n", _MAX_LINES)[:-1]))), gap]
+    whole, raw = raw, raw._replace(text=first_lines(raw.text))
     named = named_probe(raw)
-    facts = [] if named is None else _parse(named, raw)
+    facts = [] if named is None else _parse(named, raw, whole)
+    is_log = named is not None and named.any_length and recognised(facts)
+    if len(raw.text) < len(whole.text) and not is_log:
+        return [*_read(named, facts, raw, whole), Gap(raw.name, f"only its first {MAX_LINES:,} lines were read")]
+    return _read(named, facts, raw, whole)
+
+
+def _read(named: TextEntry | None, facts: list[Fact], raw: Raw, whole: Raw) -> list[Fact]:
+    """`facts` are what the probe found that the text's name calls for, if its name calls for one."""
     if named is not None and recognised(facts):
         return facts + _also_there(named, facts, raw)
     found: list[Fact] = []
     asked_for = named is not None and raw.input in (*named.commands, *named.paths)  # what else could it be
-    pieces = [] if asked_for else _pieces(raw.text)
+    pieces = [] if asked_for else _pieces(whole.text)
     for entry in TEXT_PROBES:
         if entry is not named and any(_sniff(entry, piece) for piece in pieces):
-            found += _parse(entry, raw)
+            found += _parse(entry, raw, whole)
     if facts or found:
         return facts + found
     reason = "not recognised as the output of any tool topocheck reads"
@@ -79,7 +84,7 @@ def _also_there(named: TextEntry, facts: list[Fact], raw: Raw) -> list[Fact]:
     """What a tree below a list adds to the functions listed; it lists none of its own: it may be of another machine."""
     also = [entry for entry in TEXT_PROBES if entry.module in _OFTEN_IN_ONE_FILE.get(named.module, ())]
     listed = {fact.bdf for fact in facts if isinstance(fact, PciFunction)}
-    found = [fact for entry in also if _sniff(entry, raw.text) for fact in _parse(entry, raw)]
+    found = [fact for entry in also if _sniff(entry, raw.text) for fact in _parse(entry, raw, raw)]
     return [fact for fact in found if isinstance(fact, PciFunction) and fact.bdf in listed]
 
 
@@ -95,7 +100,9 @@ def named_probe(raw: Raw) -> TextEntry | None:
     return max(matches, key=lambda match: match[0])[1] if matches else None
 
 
-def _parse(entry: TextEntry, raw: Raw) -> list[Fact]:
+def _parse(entry: TextEntry, raw: Raw, whole: Raw) -> list[Fact]:
+    """`raw` has the first lines of the text, `whole` all of them."""
+    raw = whole if entry.any_length else raw
     if entry.takes_command:
         command = raw.input.replace("_", " ")
         return list(_guarded(entry.module, lambda probe: probe.parse(raw.text, command=command)))

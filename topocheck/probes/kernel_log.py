@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from topocheck.facts import BandwidthLimit, Fact, Gap, Host, LogEvent, full_bdf
-from topocheck.probes.lines import Line, lines_with, sniffed
+from topocheck.probes.lines import Line, lines_with, sniffed, start_of_last
 from topocheck.probes.nvidia_version import banner
 
 INPUT = "dmesg"
@@ -30,6 +30,7 @@ PATHS: tuple[str, ...] = ()
 NAME = r"dmesg|journalctl|kern(?:el)?[._-]?log|messages|syslog"
 
 KEPT = 20  # lines of one kind about one device: a flood of AER lines says no more than its last ones
+MAX_OF_A_KIND = 30_000  # lines of one kind, whichever devices they are about: the last ones, all the rest is unread
 
 _BDF = r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
 _LINK = r"(\d{1,3}(?:\.\d{1,3})?) GT/s(?: PCIe)? x(\d{1,3}) link"
@@ -68,7 +69,8 @@ def sniff(text: str) -> bool:
 def parse(text: str) -> Iterable[Fact]:
     """What the last boot in the log says, in the order of its lines; first a bare Host: the log was there to read."""
     kept: dict[object, deque[tuple[int, Fact]]] = {}
-    for line in lines_with(text, tuple(_READERS)):
+    starts = {marker: start_of_last(text, marker, MAX_OF_A_KIND) for marker in _READERS}
+    for line in lines_with(text, tuple(_READERS), starts):
         if _begins_boot(line):
             kept.clear()
         read = next((read for marker, read in _READERS.items() if marker in line.text), None)
@@ -79,6 +81,8 @@ def parse(text: str) -> Iterable[Fact]:
         yield Host(INPUT)
     found = sorted((entry for group in kept.values() for entry in group), key=lambda entry: entry[0])
     yield from (fact for _, fact in found)
+    for marker in (marker for marker, start in starts.items() if start):
+        yield Gap(INPUT, f'of the lines with "{marker.strip()}" only the last {MAX_OF_A_KIND:,} were read')
 
 
 def _begins_boot(line: Line) -> bool:

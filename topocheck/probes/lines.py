@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from topocheck.facts import Evidence
 
 MAX_LINE_CHARS = 4096  # the longest honest line is a kernel command line
+MAX_LINES = 400_000  # the longest output of a tool, lspci -vvxxxx of a host with virtual functions, has 300,000
 SNIFF_CHARS = 1 << 20  # how much of a text is looked at to tell which tool wrote it
+NO_STARTS: Mapping[str, int] = {}
 
 _PROMPT = re.compile(r"[\w@.:~/\-\[\]() ]{0,80}[#$%>] ?[A-Za-z./]")
 
@@ -39,9 +41,30 @@ def lines(text: str) -> Iterator[Line]:
         start = end + 1
 
 
-def lines_with(text: str, words: Sequence[str]) -> Iterator[Line]:
-    """The lines that hold one of the words, found without looking at the others (a kernel log has millions)."""
-    ahead = [(at, word) for word in words if (at := text.find(word)) >= 0]
+def first_lines(text: str, most: int = MAX_LINES) -> str:
+    """The text up to the end of so many lines; the text itself if it has no more."""
+    end = -1
+    for _ in range(most):
+        end = text.find("\n", end + 1)
+        if end < 0:
+            return text
+    return text if end + 1 == len(text) else text[: end + 1]
+
+
+def start_of_last(text: str, word: str, most: int) -> int:
+    """From where on a word occurs so many times; 0 if it does not occur more often in all of the text."""
+    start = len(text)
+    for _ in range(most):
+        start = text.rfind(word, 0, start)
+        if start < 0:
+            return 0
+    return start if text.find(word, 0, start) >= 0 else 0
+
+
+def lines_with(text: str, words: Sequence[str], starts: Mapping[str, int] = NO_STARTS) -> Iterator[Line]:
+    """The lines that hold one of the words, found without looking at the others (a kernel log has millions). `starts`
+    is where to begin to look for a word, if not at the text's beginning."""
+    ahead = [(at, word) for word in words if (at := text.find(word, starts.get(word, 0))) >= 0]
     heapify(ahead)
     counted_to, number = 0, 1
     while ahead:

@@ -28,6 +28,7 @@ class PortDraft:
     number: int
     fields: dict[str, Any] = field(default_factory=dict)
     lines: dict[str, Evidence] = field(default_factory=dict)
+    gids: dict[int, Gid] = field(default_factory=dict)
 
     def put(self, name: str, value: Any, line: Evidence | None = None) -> None:  # noqa: ANN401
         """Note a field unless it is known or nothing was said."""
@@ -39,8 +40,12 @@ class PortDraft:
     def add_gid(self, number: int, gid: str, version: str | None, line: Evidence) -> None:
         """Add an entry of the GID table; one of zeros is an empty place."""
         if gid.strip("0:"):
-            self.fields["gids"] = (*self.fields.get("gids", ()), Gid(number, gid, version))
+            self.gids.setdefault(number, Gid(number, gid, version))
             self.lines.setdefault("gids", line)
+
+    def finished(self) -> RdmaPort:
+        """The port as a fact has it."""
+        return RdmaPort(self.number, gids=tuple(self.gids.values()), lines=self.lines, **self.fields)
 
 
 @dataclass
@@ -63,7 +68,7 @@ class DeviceDraft:
 
     def finished(self, witness: str) -> RdmaDevice:
         """The fact."""
-        ports = tuple(RdmaPort(p.number, lines=p.lines, **p.fields) for _, p in sorted(self.ports.items()))
+        ports = tuple(port.finished() for _, port in sorted(self.ports.items()))
         self.put("software", _SOFTWARE.fullmatch(self.name) is not None)
         return RdmaDevice(witness, self.name, ports=ports, line=self.line, **self.fields)
 

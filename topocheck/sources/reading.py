@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from topocheck.sources.base import MAX_TEXT_BYTES, Missing
 from topocheck.sources.pasted import unpasted
 
 _CHUNK_BYTES = 1 << 20
+_LARGE_BYTES = 8 << 20  # what tools print of one node has a tenth of that
 _SNIFF_CHARS = 8192  # a NUL among the first 8 KB makes a file binary
 _ARCHIVES = (
     (b"\x1f\x8b", "a gzip file"),
@@ -44,7 +46,8 @@ def read_all(read: Callable[[int], bytes], limit: int = MAX_TEXT_BYTES) -> tuple
         data += chunk
         if len(data) == len(chunk) and archive_kind(data) is None and b"\0\0\0\0" in data[:_SNIFF_CHARS]:
             break  # binary for certain (no UTF-16 text holds four NULs in a row): the rest would be read in vain
-    return bytes(data[:limit]), True
+    del data[limit:]
+    return bytes(data), True
 
 
 def read_fd(fd: int, limit: int = MAX_TEXT_BYTES) -> tuple[bytes, bool]:
@@ -85,10 +88,25 @@ def decode(data: bytes) -> str | None:
     UTF-8 with replacement; UTF-16, which PowerShell's `>` writes, by its mark; line ends as Unix writes them.
     """
     utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
-    text = data.decode("utf-16" if utf16 else "utf-8", errors="replace").removeprefix("\ufeff")
+    if not utf16 and b"\0" in data[:_SNIFF_CHARS]:
+        return None
+    if len(data) > _LARGE_BYTES and not data.isascii():
+        text = _decoded_narrow(data, "utf-16" if utf16 else "utf-8")
+    else:
+        text = data.decode("utf-16" if utf16 else "utf-8", errors="replace")
+    text = text.removeprefix("\ufeff")
     if "\0" in text[:_SNIFF_CHARS]:
         return None
     return text.replace("\r\n", "\n") if "\r\n" in text else text
+
+
+def _decoded_narrow(data: bytes, encoding: str) -> str:
+    """The same piece by piece, every character beyond Latin-1 a question mark: a single one of them would make each
+    character of the text take up to four bytes."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    pieces = (data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES))
+    narrow = [decoder.decode(piece).encode("latin-1", "replace") for piece in pieces]
+    return b"".join(narrow).decode("latin-1").removeprefix("?" if data.startswith(codecs.BOM_UTF8) else "")
 
 
 def text_or_gaps(input_: str, data: bytes, cut: bool) -> tuple[str | None, list[Missing]]:
@@ -102,7 +120,7 @@ def text_or_gaps(input_: str, data: bytes, cut: bool) -> tuple[str | None, list[
     binary = next((word for magic, word in _BINARIES if data.startswith(magic)), None)
     if text is None or binary:
         return None, [Missing(input_, binary or "binary, not text")]
-    if not text.strip():
+    if not text or text.isspace():
         return None, [Missing(input_, "empty")]
     text = unpasted(text)
     if cut:
