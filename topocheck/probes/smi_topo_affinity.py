@@ -107,7 +107,7 @@ def _named(words: Sequence[str], columns: Sequence[str]) -> _Cells:
 def _split(text: str) -> tuple[str, str] | None:
     """A CPU list and the NUMA node run on to it, the shortest node that leaves two sound lists.
 
-    >>> _split("48-95,144-1911"), _split("0-31,64-95")
+    >>> _split("48-95,144-1911"), _split("7")
     (('48-95,144-191', '1'), None)
     """
     for at in range(len(text) - 1, max(len(text) - 8, 0), -1):
