@@ -59,14 +59,9 @@ class Machine:
     def arguments(self) -> list[str]:
         return ["--root", str(self.root), "--tools", str(self.tools), "--state", str(self.state)]
 
-    def gate(self, *more: str, job: dict[str, str] | None = None, **how) -> Ran:
+    def gate(self, *more: str, job: dict[str, str] | None = None) -> Ran:
         """Run the gate; `job` is what Slurm adds to an otherwise empty environment."""
-        environ = {"PYTHONPATH": str(REPOSITORY), **self.environ, **(job or {})}
-        command = [sys.executable, "-m", "topocheck", "gate", *self.arguments(), *more]
-        done = subprocess.run(
-            command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd="/", check=False, **how
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
+        return called(*self.arguments(), *more, job={**self.environ, **(job or {})})
 
     def log(self) -> list[str]:
         """The lines of the log, without their times."""
@@ -76,6 +71,14 @@ class Machine:
     def reports(self) -> list[dict]:
         """The reports of all runs, the oldest first."""
         return [json.loads(file.read_text()) for file in sorted(self.state.glob("gate-*.json"))]
+
+
+def called(*arguments: str, job: dict[str, str] | None = None, stdin: str = "") -> Ran:
+    """Run the gate in an environment of its own."""
+    environ = {"PYTHONPATH": str(REPOSITORY), **(job or {})}
+    command = [sys.executable, "-m", "topocheck", "gate", *arguments]
+    done = subprocess.run(command, env=environ, input=stdin, capture_output=True, text=True, cwd="/", check=False)
+    return Ran(done.returncode, done.stdout, done.stderr)
 
 
 def machine(folder: Path, fault: str | None = None, minors: str = MINORS, node: str = NODE) -> Machine:

@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import nodes
 import pytest
-from gates import machine, slurm
+from gates import called, machine, slurm, write_minors
 from livenode import livenode
 
 ELSEWHERE = "not this job's: "
@@ -150,3 +151,22 @@ def test_by_nvml_alone(tmp_path, also, gpus, code):
     (node.tools / "nvidia-smi").unlink()
     ran = replace(node, environ=made.environ).gate(job=slurm(gpus))
     assert ran.code == code, (ran, node.log())
+
+
+@pytest.mark.parametrize(("gpus", "code"), [("5", 1), ("4", 0)])
+def test_a_capture_instead_of_the_machine(tmp_path, faulty, gpus, code):
+    """It is read once; nothing is required of it."""
+    capture = faulty("gpu5-x8")
+    write_minors(Path(capture), nodes.healthy("hgx-h100"), "0,1,2,3,4,5,6,7")
+    ran = called("--from", capture, "--state", str(tmp_path / "state"), job=slurm(gpus))
+    assert (ran.code, ran.out) == (code, "topocheck: PCI001 gpu5 x8 of x16 -45%\n" if code else "")
+    assert not (tmp_path / "state/last.json").exists()
+
+
+def test_a_capture_on_standard_input_and_one_that_is_none(tmp_path, faulty):
+    text = (Path(faulty("gpu5-x8")) / "lspci_-D_-nn_-vv").read_text()
+    ran = called("--from", "-", "--state", str(tmp_path / "state"), stdin=text)
+    assert (ran.code, ran.out) == (1, "topocheck: PCI001 gpu5 x8 of x16 -45%\n")
+    ran = called("--from", "-", "--state", str(tmp_path / "state"), "--fail-closed", stdin="nothing of ours\n")
+    assert ran.code == 1 and ran.out.startswith("topocheck: no verdict: ")
+    assert called("--from", "/no/such/file", "--exit-style", "plain").code == 2

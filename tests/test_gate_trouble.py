@@ -34,9 +34,9 @@ def policy(tmp_path):
     return written
 
 
-def timed(node, *more, **how):
+def timed(node, *more, job):
     started_s = time.monotonic()
-    ran = node.gate(*more, **how)
+    ran = node.gate(*more, job=job)
     return ran, time.monotonic() - started_s
 
 

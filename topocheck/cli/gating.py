@@ -40,6 +40,8 @@ def gate(show: str | None, budget: float, cache: float, exit_style: Style, **opt
     check_budget(budget)
     if not 0 <= cache <= 86_400:
         raise UsageError(f"--cache {cache}: give a number of seconds from 0 to a day")
+    if options["source"] is not None and (options["root"], options["tools"]) != (None, None):
+        raise UsageError("--root and --tools are for this machine's own files and commands: leave them out with --from")
     if options["drill"] is not None:
         from topocheck.gate.drill import parsed
 

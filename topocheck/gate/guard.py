@@ -16,7 +16,7 @@ import time
 from typing import NoReturn
 
 from topocheck.gate.words import Answer, failed, stamped
-from topocheck.gate.work import Call, work
+from topocheck.gate.work import STDIN, Call, work
 
 _MARGIN_S = 0.15  # of the budget, for our own end
 _LAST_WORDS_S = 0.1  # between SIGTERM, upon which the child ends what it started, and SIGKILL
@@ -53,7 +53,7 @@ def _child(call: Call, started_s: float, writer: int) -> NoReturn:
     gc.disable()  # it does not live long enough to be worth the time
     try:
         nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
+        for stream in (1, 2) if call.source in STDIN else (0, 1, 2):
             if stream != writer:
                 os.dup2(nowhere, stream)
         said: dict[str, object] = {"answer": work(call, started_s, os.environ)}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from topocheck.policy import Policy
     from topocheck.sources.base import Source
 
+STDIN = ("-", "/dev/stdin")  # as --from
 _PORTS = ("NET001", "NET002", "NET005")
 _AGAIN_S, _PORTS_AGAIN_S = 1.0, 3.0  # rules.md: what would fail a job is read again that much later
 _JUDGING_S = 1.2  # of the budget, left for what follows the driver's answer …
