@@ -305,3 +305,25 @@ def test_a_sweep_takes_a_second_at_most():
         answer = predict(checked.topology, checked.report.findings, nodes=count, ops=OPS, sizes=sizes("1K:8G"))
         assert len(answer.rows) == 9 * 24 + 1  # a barrier has no size
     assert time.process_time() - started <= 1.0
+
+
+def test_a_rack_is_one_nvlink_domain(capsys):
+    words = [
+        "predict",
+        "--from",
+        str(nodes.healthy("gb200-tray")),
+        "--op",
+        "allreduce",
+        "--bytes",
+        "8G",
+        "--format",
+        "json",
+    ]
+    for trays, algorithm, bottleneck in ((18, "NVLS", "NVLink"), (36, "NVLSTree", "NVLink")):
+        assert run([*words, "--nodes", str(trays)]) == 0
+        document = json.loads(capsys.readouterr().out)
+        row = document["rows"][0]
+        assert (row["algorithm"], row["bottleneck"]) == (algorithm, bottleneck), trays
+        assert (document["fabric"] is None) is (trays == 18)
+        assert any("racks joined by a network" in text for text in document["assumptions"]) is (trays == 36)
+        assert row["busbw_gb_per_s"] == pytest.approx(835, rel=0.05)  # measured: 835 on one rack, 810 on two

@@ -100,7 +100,9 @@ def predict(
         tuple(ladder(healthy)),
         tuple(_rows(found, healthy, nodes, ops, sizes)),
         {op: tuple(spans(w)) for op in ops if (w := ways(found, op, nodes))},
-        fabric_of(healthy, nodes, found.network_per_gpu) if nodes > 1 and found.network_per_gpu else None,
+        fabric_of(healthy, nodes, found.network_per_gpu)
+        if found.domain(nodes)[1] > 1 and found.network_per_gpu
+        else None,
         job,
         step,
         healthy_step,
@@ -188,6 +190,10 @@ def _assumptions(machine: Machine, nodes: int, ops: Sequence[str]) -> list[str]:
             )
         if machine.rack:
             said.append("trays of one rack share one NVLink domain of up to 72 GPUs")
+            if machine.domain(nodes)[1] > 1:
+                said.append(
+                    "racks joined by a network: a ceiling, no simple model (measured 810 at 2 racks, 406 at 20)"
+                )
         if {"alltoall", "gather", "scatter"} & set(ops):
             said.append("alltoall, gather, scatter between nodes: a ceiling; no published row fixes a constant")
     if ops:

@@ -92,7 +92,7 @@ def _decimal(size: float) -> str:
 def _table(op: str, rows: list[Row], p: Prediction) -> Iterator[str]:
     yield f"{op} on {p.nodes * p.gpus_per_node} GPUs"
     yield f"{'size':>6} {'fastest':16} {'as found':>9} {'healthy':>9} {'algbw':>6} {'busbw':>6}  bound    busbw"
-    most = max((row.healthy_busbw_gb_per_s for row in rows), default=0.0)
+    most = 0.0 if op == "barrier" else max((row.healthy_busbw_gb_per_s for row in rows), default=0.0)
     for row in rows:
         name = f"{row.algorithm} {row.protocol}"
         yield (

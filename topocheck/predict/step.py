@@ -109,7 +109,9 @@ def step_of(machine: Machine, job: Job, nodes: int) -> Step:
     hidden = sum(t.total_us - t.exposed_us for t in traffic)
     bubble = each * (job.pp - 1)
     bucket = best_bucket_mb(machine, job, nodes, each * 2 / 3) if job.zero < 3 and dp * job.cp > 1 else None
-    return Step(compute, bubble, traffic, hidden * OVERLAP_COST, each * 2 / 3, bucket, _assumptions(job))
+    passes = job.accumulation if job.zero == 3 else 1  # before ZeRO 3 only the last backward pass has gradients to send
+    cover = each * 2 / 3 * passes
+    return Step(compute, bubble, traffic, hidden * OVERLAP_COST, cover, bucket, _assumptions(job))
 
 
 def hidden_behind(pieces: int, piece_us: float, cover_us: float) -> float:
