@@ -36,12 +36,3 @@ def test_repaired_it_is_silent(edit: nodes.Edit, tmp_path: Path) -> None:
     if not patches:
         left = [f for f in left if f.severity == edit.expect.severity]
     assert [f"{f.severity} {f.message}" for f in left] == []
-
-
-@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.ID)
-def test_a_page_has_its_parts(rule: object) -> None:
-    page = rule.__doc__ or ""
-    assert page.strip().splitlines()[0].endswith(".")
-    for part in ("Usual cause:", "Repair:", "Silent when:"):
-        assert part in page, part
-    assert "Why it costs:" in page or "Why it matters:" in page

@@ -67,6 +67,24 @@ def measurable(judged: JudgedLink) -> bool:
     return bool(link.width) and bool(link.speed_gts) and not link.implausible
 
 
+def misstated(node: Topology, j: JudgedLink) -> bool:
+    """Whether the link is below an upstream port whose stated maximum is below its root port and below all its devices:
+    it is not believed. A port below it that states even less, in speed or width, speaks for itself."""
+    port = node.functions.get(j.link.a or "")
+    if port is None or port.port_type != "downstream":
+        return False
+    upstream = node.functions.get(node.parents.get(port.bdf, ""))
+    link = node.links.get(upstream.bdf) if upstream else None
+    if upstream is None or link is None or not upstream.max_speed_gts:
+        return False
+    if (port.max_speed_gts or 0.0) < upstream.max_speed_gts or (j.link.a_max_width or 0) < (j.link.max_width or 0):
+        return False
+    below = [x for d in j.users if (x := node.links.get(d.bdf or d.id))]
+    return (link.a_max_speed_gts or 0.0) > upstream.max_speed_gts and all(
+        (x.max_speed_gts or 0.0) > upstream.max_speed_gts for x in below
+    )
+
+
 def equal_links(node: Topology, judged: JudgedLink) -> list[PcieLink]:
     """The links of the owner's equals; for a link between bridges, those whose lower ends are the same part in the
     same place on other GPU and NIC paths."""

@@ -91,7 +91,7 @@ def in_words(price: Price) -> str:
         )
     loss = price.loss or 0.0
     if loss <= _NOTHING:
-        return f"{price.scenario} loses nothing now: something else binds"
+        return f"{price.scenario} loses nothing now (something else binds)"
     if price.found_gb_per_s is None or price.repaired_gb_per_s is None:
         return f"{price.scenario} −{loss * 100:.0f} %"
     return f"{price.scenario} {price.found_gb_per_s:.1f} of {price.repaired_gb_per_s:.1f} GB/s (−{loss * 100:.0f} %)"

@@ -6,19 +6,19 @@ Why it costs: no job can run on the GPU; a NIC without driver carries nothing.
 Usual cause: driver and library versions differ after an update, the module was not loaded or not built for this
 kernel, nouveau took the GPU, the BIOS did not assign its BARs.
 
-A driver that does not answer in time is a warning; with Xid 79, 119 or 120 in the log it is GPU004.
-
 Repair: load or reinstall the driver and reboot; for BARs enable "Above 4G decoding" (and Resizable BAR) in the BIOS.
 
 Silent when: the function is bound to vfio-pci (passed through), is an audio, USB or management function, or a virtual
-function not assigned; or the input states no driver.
+function not assigned; or the input states no driver. Alike on all GPUs it is a warning, as for a NIC or a driver that
+does not answer in time; with Xid 79, 119 or 120 in the log it is GPU004.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from topocheck.facts import PciFunction
+from topocheck.facts import Evidence, PciFunction
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, enough
 from topocheck.graph import Topology
 from topocheck.hardware.pci_ids import is_gpu
@@ -54,18 +54,14 @@ def _passed_through(function: PciFunction) -> bool:
 def _refused(node: Topology, refusal: str) -> Finding:
     """An error where there is a GPU: seen, or proven by a kernel module that is loaded in another version. Otherwise
     the machine may have none (a login node, a container)."""
-    line = node.machine.driver_error_line
     proven = bool(node.functions or node.gpus) or "mismatch" in refusal
-    return Finding(
-        rule=ID,
-        name=NAME,
-        severity="error" if proven else "info",
-        subjects=tuple(g.id for g in node.gpus),
-        message=f"the NVIDIA driver cannot be used: {refusal}; "
-        + ("no job can run on a GPU" if proven else "whether the machine has a GPU was not seen"),
-        repair="Load the driver that matches the libraries (reboot after an update); look into the kernel log for NVRM",
-        evidence=(line,) if line else (),
-        effect="stops",
+    then = "no job can run on a GPU" if proven else "whether the machine has a GPU was not seen"
+    return _finding(
+        "error" if proven else "info",
+        tuple(g.id for g in node.gpus),
+        f"the NVIDIA driver cannot be used ({refusal}); {then}",
+        "Load the driver that matches the libraries (reboot after an update); look into the kernel log for NVRM",
+        node.machine.driver_error_line,
     )
 
 
@@ -76,62 +72,48 @@ def _explained(node: Topology) -> bool:
 
 
 def _hung(node: Topology, what: str) -> Finding:
-    line = node.machine.lines.get("driver_hung")
-    return Finding(
-        rule=ID,
-        name=NAME,
-        severity="warning",
-        subjects=(),
-        message=f"the NVIDIA driver did not answer in time ({what}); a job on this node may hang too",
-        repair="Look into the kernel log for NVRM and Xid; if it stays so, drain the node and reboot it",
-        evidence=(line,) if line else (),
-        effect="risks",
+    found = _finding(
+        "warning",
+        (),
+        f"the NVIDIA driver did not answer in time ({what}); a job on this node may hang too",
+        "Look into the kernel log for NVRM and Xid; if it stays so, drain the node and reboot it",
+        node.machine.lines.get("driver_hung"),
     )
+    return replace(found, effect="risks")
 
 
-def _of_function(node: Topology, function: PciFunction, kind: str, like: list[PciFunction]) -> Iterator[Finding]:
+def _of_function(node: Topology, f: PciFunction, kind: str, all_of_kind: list[PciFunction]) -> Iterator[Finding]:
     """BARs first: a driver does not bind to a function without them. Its equals are of its own model."""
-    if not function.bars_unassigned and (not function.driver_shown or _bound(function, kind)):
-        return
-    like = [
-        f for f in like if (f.vendor_id, f.device_id, f.name) == (function.vendor_id, function.device_id, function.name)
-    ]
-    if function.bars_unassigned:
-        good = [f for f in like if not f.bars_unassigned]
+    like = [o for o in all_of_kind if (o.vendor_id, o.device_id, o.name) == (f.vendor_id, f.device_id, f.name)]
+    if f.bars_unassigned:
+        good, what = [o for o in like if not o.bars_unassigned], "whose memory BARs are disabled or unassigned"
         repair = "Enable Above 4G decoding in the BIOS, or give the bridge above more address space"
-        yield _finding(node, function, kind, "whose memory BARs are disabled or unassigned", repair, good, like)
-    elif not (kind == "GPU" and node.machine.driver_error):
-        by = f"bound to {function.driver}" if function.driver else "bound to no driver"
-        good = [f for f in like if f.driver_shown and _bound(f, kind)]
-        yield _finding(node, function, kind, by, "Load the driver for it and reboot if need be", good, like)
+    elif f.driver_shown and not _bound(f, kind) and not (kind == "GPU" and node.machine.driver_error):
+        good = [o for o in like if o.driver_shown and _bound(o, kind)]
+        what = f"bound to {f.driver}" if f.driver else "bound to no driver"
+        repair = "Load the driver for it and reboot if need be"
+    else:
+        return
+    subject = node.by_id[f.bdf].id if f.bdf in node.by_id else f.bdf
+    severity: Severity = "error" if kind == "GPU" and enough(len(good), len(like) - 1) else "warning"
+    keys = ("Region", "Kernel driver in use", "header")
+    line = next((line for key in keys for name, line in f.lines.items() if name.startswith(key)), None)
+    found = _finding(severity, (subject,), f"{subject} is a {kind} {what}; no job can use it", repair, line)
+    yield replace(found, expected_from="equals" if severity == "error" else None)
 
 
 def _bound(function: PciFunction, kind: str) -> bool:
     return function.driver == "nvidia" if kind == "GPU" else function.driver is not None
 
 
-def _finding(
-    node: Topology,
-    function: PciFunction,
-    kind: str,
-    what: str,
-    repair: str,
-    good: list[PciFunction],
-    like: list[PciFunction],
-) -> Finding:
-    """An error where the GPU's equals are usable; what is alike on all is a warning."""
-    subject = node.by_id[function.bdf].id if function.bdf in node.by_id else function.bdf
-    severity: Severity = "error" if kind == "GPU" and enough(len(good), len(like) - 1) else "warning"
-    keys = ("Region", "Kernel driver in use", "header")
-    lines = [line for key in keys for name, line in function.lines.items() if name.startswith(key)]
+def _finding(level: Severity, subjects: tuple[str, ...], message: str, repair: str, line: Evidence | None) -> Finding:
     return Finding(
         rule=ID,
         name=NAME,
-        severity=severity,
-        subjects=(subject,),
-        message=f"{subject} is a {kind} {what}; no job can use it",
+        severity=level,
+        subjects=subjects,
+        message=message,
         repair=repair,
-        evidence=tuple(lines[:1]),
-        expected_from="equals" if severity == "error" else None,
+        evidence=(line,) if line else (),
         effect="stops",
     )

@@ -29,6 +29,7 @@ from topocheck.judging import (
     link_scenarios,
     link_words,
     measurable,
+    misstated,
     unread_links,
 )
 from topocheck.patches import SetLink
@@ -44,7 +45,7 @@ def check(node: Topology) -> Iterator[Answer]:
     read = [j for j in judged if measurable(j)]
     yield from unread_links(node, judged, len(read), "")
     for j in read:
-        if _capped(j.link) and not _misstated(node, j) and not built_so(node, ID, j.owner):
+        if _capped(j.link) and not misstated(node, j) and not built_so(node, ID, j.owner):
             yield _capped_finding(node, j)
         elif _one_ended(j.link):
             yield _unread_finding(node, j)
@@ -54,24 +55,6 @@ def _capped(link: PcieLink) -> bool:
     wider = link.max_width and link.a_max_width and link.a_max_width < link.max_width
     faster = link.max_speed_gts and link.a_max_speed_gts and link.a_max_speed_gts < link.max_speed_gts - _ROUNDING_GTS
     return bool(wider or faster) and not link.at_boot
-
-
-def _misstated(node: Topology, j: JudgedLink) -> bool:
-    """An upstream port whose stated maximum is below its root port and below all its devices; a port below it that
-    states even less, in speed or width, speaks for itself."""
-    port = node.functions.get(j.link.a or "")
-    if port is None or port.port_type != "downstream":
-        return False
-    upstream = node.functions.get(node.parents.get(port.bdf, ""))
-    link = node.links.get(upstream.bdf) if upstream else None
-    if upstream is None or link is None or not upstream.max_speed_gts:
-        return False
-    if (port.max_speed_gts or 0.0) < upstream.max_speed_gts or (j.link.a_max_width or 0) < (j.link.max_width or 0):
-        return False
-    below = [x for d in j.users if (x := node.links.get(d.bdf or d.id))]
-    return (link.a_max_speed_gts or 0.0) > upstream.max_speed_gts and all(
-        (x.max_speed_gts or 0.0) > upstream.max_speed_gts for x in below
-    )
 
 
 def _one_ended(link: PcieLink) -> bool:
@@ -98,7 +81,6 @@ def _capped_finding(node: Topology, j: JudgedLink) -> Finding:
     others = len(equals_of(node, j.owner)) if j.owner else 0
     peers = "" if severity == "warning" or not others else f", as all {others + 1} of its kind"
     unlike = ", unlike its equals" if severity == "warning" else ""
-    evidence = [x for key in ("a LnkCap", "LnkCap", "smi gen") if (x := link.lines.get(key))]
     return Finding(
         rule=ID,
         name=NAME,
@@ -106,7 +88,7 @@ def _capped_finding(node: Topology, j: JudgedLink) -> Finding:
         subjects=(j.subject,),
         message=f"{j.subject} can PCIe {device}, {link.a or 'the host'} above it only {slot}{peers}{unlike}",
         repair="Move the card to a slot that can as much, or waive it as built",
-        evidence=tuple(evidence),
+        evidence=tuple(x for key in ("a LnkCap", "LnkCap", "smi gen") if (x := link.lines.get(key))),
         expected_from="equals" if severity == "warning" else "both ends",
         patches=(SetLink(link.id, speed_gts=link.max_speed_gts, width=link.max_width or link.width),),
         scenarios=link_scenarios(node, j),

@@ -93,13 +93,11 @@ def _finding(groups: list[Shared], severity: Severity) -> Finding:
     gpus = [gpu for group in groups for gpu in group.gpus]
     first = groups[0].link
     if severity == "warning":
-        who = (
-            f"{'+'.join(gpu.id for gpu in gpus)} share one {link_words(first)} uplink ({first.id}), unlike their equals"
-        )
+        who = f"{', '.join(g.id for g in gpus)} share one {link_words(first)} uplink ({first.id}), unlike their equals"
     else:
         sizes = "/".join(map(str, sorted({len(group.gpus) for group in groups})))
         span = f"{gpus[0].id} to {gpus[-1].id} ({len(gpus)} GPUs)"
-        who = f"{span if len(gpus) > 4 else '+'.join(g.id for g in gpus)}, {sizes} on each {link_words(first)} uplink"
+        who = f"{span if len(gpus) > 4 else ', '.join(g.id for g in gpus)}, {sizes} on each {link_words(first)} uplink"
     return Finding(
         rule=ID,
         name=NAME,
