@@ -155,7 +155,10 @@ def _looked(site: _Site, job: Job, started_s: float) -> Result:
     once = [ground for ground in decision.grounds if "said" not in ground]
     if not once or drill or site.call.source is not None:
         return Result(job, reading, decision, readings=1)
-    at_s = _when_again(once, began_s, time.monotonic(), ends_s)
+    files_read_s = (
+        began_s if reading["hung"] else time.monotonic()
+    )  # all else was read before the driver was waited for
+    at_s = _when_again(once, files_read_s, ends_s)
     if at_s is None:
         lines = "; ".join(ground["line"] for ground in once)
         doubt = f"seen once, no time to read it again: {lines}"
@@ -190,13 +193,11 @@ def _source(call: Call, ends_s: float, *, ask_driver: bool = True) -> Source:
     return source
 
 
-def _when_again(grounds: list[Ground], began_s: float, now_s: float, ends_s: float) -> float | None:
-    """When to read again; None if the budget does not allow it. A first reading that took long was long ago."""
+def _when_again(grounds: list[Ground], read_s: float, ends_s: float) -> float | None:
+    """When to read again what was read at `read_s`; None if the budget does not allow it."""
     wait_s = _PORTS_AGAIN_S if any(ground["rule"] in _PORTS for ground in grounds) else _AGAIN_S
-    latest_s = ends_s - _REREAD_S
-    if now_s + wait_s <= latest_s:
-        return now_s + wait_s
-    return latest_s if latest_s >= max(now_s, began_s + wait_s) else None
+    at_s = max(time.monotonic(), read_s + wait_s)
+    return at_s if at_s <= ends_s - _REREAD_S else None
 
 
 def _both(reading: Reading, first: Decision, again: Reading, second: Decision) -> Decision:
