@@ -155,6 +155,12 @@ def test_mistakes_are_told(asked, words, said):
         ("tp = 8", "tensor = 8", 4, "job.toml:10: tensor: no such key"),
         ("[assume]", "[assumed]", 4, "assumed: no such table"),
         ("hidden = 8192\n", "", 4, "[model] hidden missing"),
+        ("tp = 8", f"tp = {10**400}", 4, "above 0 and up to 100000"),
+        ("hidden = 8192", "hidden = true", 4, "hidden: True: give a whole number"),
+        ("hidden = 8192", "hidden = inf", 4, "give a whole number"),
+        ("parameters = 70.6e9", "parameters = nan", 4, "above 0"),
+        ("accumulation = 4", "dtype = []", 4, "one of bf16"),
+        ("[model]", "model = 3", 4, "model"),
         ("zero = 1", "zero = 4", 4, "zero: 4: above 0 and up to 3"),
         ("accumulation = 4", "dtype = 'int4'", 4, "one of bf16, fp16, fp32, fp8"),
     ],
@@ -291,6 +297,17 @@ def test_repairs_never_slow_and_bytes_never_speed_up(node, fault, faulty):
         pytest.skip("no GPU whose model is named is left")
     for count in (1, 2, 4):
         answer = predict(checked.topology, checked.report.findings, nodes=count, ops=OPS, sizes=sizes("1K:4G")[::3])
+        if (
+            count == 4
+            and answer.found.nics
+            and answer.found.ring
+            and answer.found.chip
+            and 32 % answer.gpus_per_node == 0
+        ):
+            job = Job(7e9, 32, 4096, 4096, tp=1, zero=3)
+            trained = predict(checked.topology, checked.report.findings, nodes=count, job=job)
+            assert trained.healthy_step.total_us <= trained.step.total_us * (1 + 1e-12)
+            assert all(cost.milliseconds > 0 for cost in trained.costs)
         for row in answer.rows:
             assert row.healthy_us <= row.found_us * (1 + 1e-12), row
         for op in OPS:

@@ -78,12 +78,13 @@ def _checked(file: TomlFile, table: str, key: str, value: Any) -> Any:  # noqa: 
     if key not in _KEYS[table]:
         raise file.wrong(f"no such key: {', '.join(_KEYS[table])}", key, table)
     if key == "dtype":
-        if value not in BYTES_OF_DTYPE:
+        if not isinstance(value, str) or value not in BYTES_OF_DTYPE:
             raise file.wrong(f"{value!r}: one of {', '.join(BYTES_OF_DTYPE)}", key, table)
         return value
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     fraction = key in ("mfu", "bucket_mb", "parameters", "sequences_per_gpu")
-    if not number or not (fraction or float(value).is_integer()):
+    whole = number and (isinstance(value, int) or value.is_integer())
+    if not number or not (fraction or whole):
         raise file.wrong(f"{value!r}: give a {'number' if fraction else 'whole number'}", key, table)
     least, most = 0, _KEYS[table][key]
     if not (least < value <= most or (key == "zero" and value == 0)):
