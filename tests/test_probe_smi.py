@@ -76,10 +76,6 @@ def test_a_file_name_calls_for_at_most_one_probe(name, expected):
     assert [probe for probe in PROBES if re.match(probe.NAME, name)] == ([expected] if expected else [])
 
 
-def test_only_the_mp_name_is_taken_for_topo_mp():
-    assert [name for name in NAMES if re.match(smi_topo.NAMES_MP, name)] == ["nvidia-smi_topo_-mp"]
-
-
 SINGLE_OUTPUTS = sorted(path for path in FIXTURES.glob("*/*") if path.is_file() and path.parent.name != "pasted")
 
 

@@ -46,7 +46,6 @@ class Gap(NamedTuple):
 
 
 Lines = Mapping[str, Evidence]
-NO_LINES: Lines = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def judged_links(node: Topology) -> list[JudgedLink]:
             continue
         for link in node.path_up(device):
             users.setdefault(link.id, []).append(device)
-    found = [_judged(node, node.links[key], tuple(users[key])) for key in node.links if key in users]
+    found = [_judged(node.links[key], tuple(users[key])) for key in node.links if key in users]
     orphans = [x for x in node.links.values() if x.at_boot and x.id not in users]
     return [*found, *(JudgedLink(x, x.id, None, ()) for x in orphans)]
 
@@ -56,7 +56,7 @@ def judged_nics(node: Topology) -> list[Device]:
     return [n for n in node.nics if n.role == "compute" or (n.role == "unknown" and not n.is_vf)]
 
 
-def _judged(node: Topology, link: PcieLink, users: tuple[Device, ...]) -> JudgedLink:
+def _judged(link: PcieLink, users: tuple[Device, ...]) -> JudgedLink:
     owner = next((d for d in users if link.b in (d.bdf, d.id)), None)
     return JudgedLink(link, owner.id if owner else link.id, owner, users)
 

@@ -92,7 +92,7 @@ def uneven_pairs(node: Topology) -> list[Uneven]:
     short = {s.gpu.id for s in short_gpus(node)}
     mesh = full_mesh(node)
     counts = {(a.id, b.id): links_of(node, a, b) for a, b in combinations(plain, 2)}
-    bridged = None if mesh or not _all_in_pairs(plain, counts) else max((c for c in counts.values() if c), default=None)
+    bridged = None if mesh or not _all_in_pairs(counts) else max((c for c in counts.values() if c), default=None)
     found = []
     for a, b in combinations(plain, 2):
         count = counts[a.id, b.id]
@@ -106,7 +106,7 @@ def uneven_pairs(node: Topology) -> list[Uneven]:
     return found
 
 
-def _all_in_pairs(plain: list[Device], counts: dict[tuple[str, str], int | None]) -> bool:
+def _all_in_pairs(counts: dict[tuple[str, str], int | None]) -> bool:
     """Each GPU is joined to at most one other, and at least two pairs are: bridges."""
     partners = Counter(x for pair, count in counts.items() if count for x in pair)
     return len(partners) >= 4 and max(partners.values()) == 1

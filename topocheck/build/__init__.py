@@ -65,7 +65,7 @@ def build(facts: Iterable[Fact], *, compute_nics: tuple[NameSet, ...] = ()) -> T
     parents, inferred = _with_inferred_tree(parents, far.pcie, gpus, nics)
     return Topology(
         devices=(*gpus, *nics, *_nvswitches(functions)),
-        links=device_links(links, gpus, functions, parents),
+        links=device_links(links, gpus),
         parents=parents,
         bridges=bridges,
         functions=functions,

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from topocheck.build.pci import asleep
-from topocheck.facts import GpuState, PciFunction
+from topocheck.facts import GpuState
 from topocheck.graph import Device, Disagreement, PcieLink
 from topocheck.hardware.pcie import GTS_OF_GEN
 
 
-def device_links(
-    links: Mapping[str, PcieLink], gpus: list[Device], functions: Mapping[str, PciFunction], parents: Mapping[str, str]
-) -> dict[str, PcieLink]:
+def device_links(links: Mapping[str, PcieLink], gpus: list[Device]) -> dict[str, PcieLink]:
     """The links with nvidia-smi's reading of GPU links added, and sleep decided; the functions of one card share it."""
     grown = dict(links)
     for gpu in gpus:

@@ -36,7 +36,6 @@ INPUT_MP = "nvidia-smi topo -mp"
 COMMANDS = ("nvidia-smi topo -m",)
 PATHS = ()
 NAME = r"nvidia[-_]?smi[\W_]*topo(?![\W_]*p2p)"
-NAMES_MP = r"nvidia[-_]?smi[\W_]*topo[\W_]*mp"
 
 _MAX_MATRICES = 64
 _MAX_NAMES = 512  # 16 GPUs and 63 NICs were seen; more rows than this are no matrix

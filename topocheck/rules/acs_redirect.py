@@ -46,7 +46,7 @@ def check(node: Topology) -> Iterator[Answer]:
         yield Skip(f"ACS read at {len(read)} of {len(ports)} switch ports (lspci -vv as root)", partial=bool(read))
     for device, port in read:
         if port.acs_ctl and port.acs_ctl & _REDIRECT and not _direct(device, port):
-            yield _finding(node, device, port, _partners(node, device, port, devices))
+            yield _finding(device, port, _partners(node, device, port, devices))
 
 
 def _why_not(node: Topology) -> str | None:
@@ -89,7 +89,7 @@ def _direct(device: Device, port: PciFunction) -> bool:
     return "DirectTrans" in (port.acs_ctl or ()) and bool(device.pci and device.pci.ats_enabled)
 
 
-def _finding(node: Topology, device: Device, port: PciFunction, partners: list[Device]) -> Finding:
+def _finding(device: Device, port: PciFunction, partners: list[Device]) -> Finding:
     bits = sorted((port.acs_ctl or frozenset()) & _REDIRECT)
     said = f"is below a switch port with ACS redirect ({', '.join(bits)}), so peer traffic climbs to the root"
     line = port.lines.get("ACSCtl")

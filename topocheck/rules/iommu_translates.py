@@ -45,7 +45,7 @@ def check(node: Topology) -> Iterator[Answer]:
     pairs = [(a, b) for a, b in combinations(node.gpus, 2) if a.id in ids or b.id in ids]
     by_pcie = [pair for pair in pairs if not on_nvlink(node, *pair)]
     if not by_pcie:
-        yield _finding(node, translated, "info", "all pairs copy over NVLink, GPUDirect RDMA goes by the root")
+        yield _finding(translated, "info", "all pairs copy over NVLink, GPUDirect RDMA goes by the root")
         return
     ok = [pair for pair in by_pcie if _p2p_ok(node, *pair)]
     if not ok and not node.p2p_read_write:
@@ -56,7 +56,7 @@ def check(node: Topology) -> Iterator[Answer]:
             ", and it has refused one of their accesses" * bool(faults)
         )
         using = [g for g in translated if any(g.id in (a.id, b.id) for a, b in ok)]
-        yield _finding(node, using, "error" if faults else "warning", said, faults)
+        yield _finding(using, "error" if faults else "warning", said, faults)
 
 
 def _p2p_ok(node: Topology, a: Device, b: Device) -> bool:
@@ -71,9 +71,7 @@ def _faults(node: Topology) -> tuple[Evidence, ...]:
     return tuple(e.line for e in node.events if e.kind == "iommu-fault" and e.bdf in gpus)
 
 
-def _finding(
-    node: Topology, gpus: list[Device], severity: Severity, said: str, faults: tuple[Evidence, ...] = ()
-) -> Finding:
+def _finding(gpus: list[Device], severity: Severity, said: str, faults: tuple[Evidence, ...] = ()) -> Finding:
     kind = ", ".join(sorted({g.pci.iommu_type or "" for g in gpus if g.pci}))
     types = tuple(line for g in gpus[:1] if (line := g.lines.get("iommu_group/type")))
     return Finding(
