@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from topocheck.facts import Fact, Gap, LogEvent, RdmaDevice
+from topocheck.facts import Fact, Gap, LogEvent, PciFunction, RdmaDevice
 from topocheck.probes import kernel_log
 from topocheck.probes.gather import read_text
-from topocheck.probes.lines import MAX_LINES, first_lines, lines_with, start_of_last
+from topocheck.probes.lines import MAX_LINES, MOST_FUNCTIONS, first_lines, lines_with, start_of_last
+from topocheck.probes.rdma_draft import MOST_DEVICES
 from topocheck.sources.base import Raw
 from topocheck.sources.reading import decode
 
@@ -75,3 +76,18 @@ def test_one_wide_character_does_not_widen_a_large_text() -> None:
     assert text.isascii() or max(text) <= "\xff"
     assert decode("\ufeff\U0001f600\n".encode()) == "\U0001f600\n"
     assert decode(b"text" + b"\0" + large) is None
+
+
+def test_of_one_text_no_more_devices_are_held_than_a_node_has() -> None:
+    text = "".join(f"mlx5_{number} port 1 ==> ens{number} (Up)\n" for number in range(MOST_DEVICES + 3))
+    facts = read_text(Raw("ibdev2netdev", text, "ibdev2netdev"))
+    assert sum(isinstance(fact, RdmaDevice) for fact in facts) == MOST_DEVICES
+    assert gaps(facts) == ["more than 2,048 devices: the rest was not read"]
+
+
+def test_of_one_text_no_more_functions_are_held_than_a_node_has() -> None:
+    header = "{:04x}:{:02x}:00.0 3D controller [0302]: NVIDIA Corporation GH100 [10de:2330] (rev a1)\n"
+    text = "".join(header.format(number >> 8, number & 0xFF) for number in range(MOST_FUNCTIONS + 2))
+    facts = read_text(Raw("lspci", text, "lspci"))
+    assert sum(isinstance(fact, PciFunction) for fact in facts) == MOST_FUNCTIONS
+    assert gaps(facts) == ["more than 8,192 devices or functions: the rest was not read"]

@@ -62,12 +62,12 @@ def sniff(text: str) -> bool:
 
 def parse(text: str) -> Iterable[Fact]:
     """One device a stem; a gap where libfabric found no provider (-61: no EFA, or /dev/infiniband is not there)."""
-    devices: dict[str, rdma.DeviceDraft] = {}
+    devices = rdma.Devices()
     for entry in _entries(text):
         if entry.is_efa and entry.stem and entry.line:
             evidence = entry.line.evidence(INPUT)
-            _add(entry, devices.setdefault(entry.stem, rdma.DeviceDraft(entry.stem, evidence)))
-    yield from (draft.finished(INPUT) for draft in devices.values())
+            _add(entry, devices.named(entry.stem, evidence))
+    yield from devices.finished(INPUT)
     for line in () if devices else lines_with(text, ("fi_getinfo: ",)):
         if _FAILED.match(line.text):
             yield Gap(INPUT, f"libfabric found no EFA: {line.text[:200]}")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
 
-from topocheck.facts import Fact, Gap, PciFunction
+from topocheck.facts import Cabling, Fact, Gap, PciFunction, PortCounters
 from topocheck.probes import TEXT_PROBES, TREE_PROBES, TextEntry, asked
-from topocheck.probes.lines import MAX_LINES, SNIFF_CHARS, first_lines
+from topocheck.probes.lines import MAX_LINES, MOST_FUNCTIONS, SNIFF_CHARS, first_lines
 from topocheck.probes.silence import silence
 from topocheck.sources.base import Missing, Raw, Source, mangle
 
@@ -105,8 +106,19 @@ def _parse(entry: TextEntry, raw: Raw, whole: Raw) -> list[Fact]:
     raw = whole if entry.any_length else raw
     if entry.takes_command:
         command = raw.input.replace("_", " ")
-        return list(_guarded(entry.module, lambda probe: probe.parse(raw.text, command=command)))
-    return list(_guarded(entry.module, lambda probe: probe.parse(raw.text)))
+        return list(_of_one_node(_guarded(entry.module, lambda probe: probe.parse(raw.text, command=command)), raw))
+    return list(_of_one_node(_guarded(entry.module, lambda probe: probe.parse(raw.text)), raw))
+
+
+def _of_one_node(facts: Iterable[Fact], raw: Raw) -> Iterator[Fact]:
+    """The facts, up to more of one kind than a node has; a fabric has more cables and ports."""
+    counts: Counter[type] = Counter()
+    for fact in facts:
+        counts[type(fact)] += 1
+        if counts[type(fact)] > MOST_FUNCTIONS and not isinstance(fact, Cabling | PortCounters):
+            yield Gap(raw.name, f"more than {MOST_FUNCTIONS:,} devices or functions: the rest was not read")
+            return
+        yield fact
 
 
 def _pieces(text: str) -> list[str]:

@@ -38,13 +38,13 @@ def sniff(text: str) -> bool:
 
 def parse(text: str) -> Iterable[Fact]:
     """One device a name, with its ports."""
-    devices: dict[str, rdma.DeviceDraft] = {}
+    devices = rdma.Devices()
     for line in lines(text):
         match = _ROW.match(" ".join(line.text.split()))  # `column -t` pads it
         if match is None:
             continue
         evidence = line.evidence(INPUT)
-        device = devices.setdefault(match["name"], rdma.DeviceDraft(match["name"], evidence))
+        device = devices.named(match["name"], evidence)
         device.put("bdf", full_bdf(match["bdf"] or ""))
         device.put("model", match["model"] if (match["model"] or "").startswith("MT") else None)
         firmware = _FIRMWARE.search(match["about"] or "")
@@ -52,7 +52,7 @@ def parse(text: str) -> Iterable[Fact]:
         port = device.port(int(match["port"]))
         port.put("state", _state(match), evidence)
         port.put("netdev", match["netdev"], evidence)
-    yield from (draft.finished(INPUT) for draft in devices.values())
+    yield from devices.finished(INPUT)
 
 
 def _state(match: re.Match[str]) -> str | None:

@@ -67,13 +67,13 @@ def sniff(text: str) -> bool:
 
 def parse(text: str) -> Iterable[Fact]:
     """One device a CA; a gap where ibstat itself gave up ("ibpanic")."""
-    devices: dict[str, rdma.DeviceDraft] = {}
+    devices = rdma.Devices()
     gaps: list[Gap] = []
     device: rdma.DeviceDraft | None = None
     port: rdma.PortDraft | None = None
     for line in lines(text):
         if match := _CA.match(line.text):
-            device = devices.setdefault(match[1], rdma.DeviceDraft(match[1], line.evidence(INPUT)))
+            device = devices.named(match[1], line.evidence(INPUT))
             port = None
         elif match := _PORT.match(line.text):
             port = device.port(int(match[1])) if device else None
@@ -83,7 +83,7 @@ def parse(text: str) -> Iterable[Fact]:
             device = port = None
         elif device is not None:
             _read(line, device, port)
-    yield from (draft.finished(INPUT) for draft in devices.values())
+    yield from devices.finished(INPUT)
     yield from gaps
 
 

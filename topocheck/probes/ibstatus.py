@@ -44,13 +44,13 @@ def sniff(text: str) -> bool:
 
 def parse(text: str) -> Iterable[Fact]:
     """One device a name, with its ports."""
-    devices: dict[str, rdma.DeviceDraft] = {}
+    devices = rdma.Devices()
     port: rdma.PortDraft | None = None
     prefix: tuple[str, Line] | None = None
     for line in lines(text):
         key, _, value = line.text.partition(":")
         if match := _BLOCK.match(line.text):
-            device = devices.setdefault(match[1], rdma.DeviceDraft(match[1], line.evidence(INPUT)))
+            device = devices.named(match[1], line.evidence(INPUT))
             port, prefix = device.port(int(match[2])), None
         elif is_prompt(line.text):
             port = None
@@ -64,4 +64,4 @@ def parse(text: str) -> Iterable[Fact]:
             # A GID's prefix is a subnet on InfiniBand only, and the layer is told last.
             if prefix and port.fields.get("link_layer") == "infiniband":
                 port.put("subnet", prefix[0], prefix[1].evidence(INPUT))
-    yield from (draft.finished(INPUT) for draft in devices.values())
+    yield from devices.finished(INPUT)

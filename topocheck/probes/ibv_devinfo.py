@@ -74,7 +74,7 @@ def sniff(text: str) -> bool:
 
 def parse(text: str) -> Iterable[Fact]:
     """One device a "hca_id:" line."""
-    devices: dict[str, rdma.DeviceDraft] = {}
+    devices = rdma.Devices()
     device: rdma.DeviceDraft | None = None
     port: rdma.PortDraft | None = None
     lanes: int | None = None
@@ -82,7 +82,7 @@ def parse(text: str) -> Iterable[Fact]:
         key, _, rest = line.text.partition(":")
         value = rest.strip()
         if key == "hca_id" and value:
-            device = devices.setdefault(value, rdma.DeviceDraft(value, line.evidence(INPUT)))
+            device = devices.named(value, line.evidence(INPUT))
             port = lanes = None
         elif device is None:
             continue
@@ -100,7 +100,7 @@ def parse(text: str) -> Iterable[Fact]:
             _read_port(line, key, value, port)
     for draft in devices.values():
         _mark_efa(draft)
-        yield draft.finished(INPUT)
+    yield from devices.finished(INPUT)
 
 
 def _read_device(key: str, value: str, device: rdma.DeviceDraft) -> None:

@@ -26,6 +26,7 @@ from typing import Any
 
 from topocheck.facts import Evidence, Fact, Gap, PciFunction, PciListing, full_bdf
 from topocheck.hardware.pci_ids import NVIDIA
+from topocheck.probes.lines import MOST_FUNCTIONS
 from topocheck.probes.lspci_caps import BARE, FIELDS, LINK_FIELDS, WRAPPED, capability
 from topocheck.probes.lspci_header import BDF, INDENT, NO_BREAK_SPACE, header_values, match_header, unwrapped
 
@@ -102,6 +103,8 @@ def _read(lines: list[str]) -> tuple[list[_Entry], Counter[str]]:
         elif line[:1] in _HEX and match_header(line):
             entry = _open(lines, index, line)
             entries.append(entry)
+            if len(entries) > MOST_FUNCTIONS:
+                break
         elif "lspci" in line:
             command = _COMMAND.search(line)
             entry = _Entry(full_bdf(command.group(1)) or "") if command else None

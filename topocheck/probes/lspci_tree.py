@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from topocheck.facts import Evidence, Fact, Gap, PciFunction, PciListing
+from topocheck.probes.lines import MOST_FUNCTIONS
 from topocheck.probes.lspci_header import NO_BREAK_SPACE, device_values, goes_on
 
 INPUT = "lspci -tv"
@@ -153,6 +154,8 @@ def parse(text: str) -> Iterator[Fact]:
             continue
         quote = _QUOTE.match(raw, 0, _MAX_LINE)
         line = raw[quote.end() if quote else 0 : _MAX_LINE].rstrip()
+        if len(tree.nodes) > MOST_FUNCTIONS:
+            break
         if tree.read(line, number):
             before = line
         elif before is not None:

@@ -8,12 +8,14 @@ tool's, or a second run.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 from typing import Any
 
-from topocheck.facts import Evidence, Gid, RdmaDevice, RdmaPort
+from topocheck.facts import Evidence, Gap, Gid, RdmaDevice, RdmaPort
 
+MOST_DEVICES = 2048  # ten cards with 127 virtual functions each have 1,280
 _NUMBERING = re.compile(r"^\d+:|\(\d+\)$")
 _STATES = {"initialize": "init", "initializing": "init", "nop": "down"}
 _SOFTWARE = re.compile(r"(?:rxe|siw)[\w-]*")
@@ -71,6 +73,31 @@ class DeviceDraft:
         ports = tuple(port.finished() for _, port in sorted(self.ports.items()))
         self.put("software", _SOFTWARE.fullmatch(self.name) is not None)
         return RdmaDevice(witness, self.name, ports=ports, line=self.line, **self.fields)
+
+
+class Devices(dict[str, DeviceDraft]):
+    """The devices of one text, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_more = False
+
+    def named(self, name: str, line: Evidence) -> DeviceDraft:
+        """The device of that name, begun if it is new; of too many, one that is not kept."""
+        draft = self.get(name)
+        if draft is None:
+            draft = DeviceDraft(name, line)
+            if len(self) < MOST_DEVICES:
+                self[name] = draft
+            else:
+                self.has_more = True
+        return draft
+
+    def finished(self, witness: str) -> Iterator[RdmaDevice | Gap]:
+        """The facts, and a gap if there were too many."""
+        yield from (draft.finished(witness) for draft in self.values())
+        if self.has_more:
+            yield Gap(witness, f"more than {MOST_DEVICES:,} devices: the rest was not read")
 
 
 def said(text: str) -> str | None:

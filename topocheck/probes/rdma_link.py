@@ -35,12 +35,12 @@ def sniff(text: str) -> bool:
 
 def parse(text: str) -> Iterable[Fact]:
     """One device a name, with its ports."""
-    devices: dict[str, rdma.DeviceDraft] = {}
+    devices = rdma.Devices()
     for line in lines(text):
         if match := _PORT.match(line.text):
-            device = devices.setdefault(match[1], rdma.DeviceDraft(match[1], line.evidence(INPUT)))
+            device = devices.named(match[1], line.evidence(INPUT))
             _read(line, match[3].split(), device.port(int(match[2])))
-    yield from (draft.finished(INPUT) for draft in devices.values())
+    yield from devices.finished(INPUT)
 
 
 def _read(line: Line, words: list[str], port: rdma.PortDraft) -> None:

@@ -42,14 +42,14 @@ def sniff(text: str) -> bool:
 
 def parse(text: str) -> Iterable[Fact]:
     """One device a name, with its ports."""
-    devices: dict[str, rdma.DeviceDraft] = {}
+    devices = rdma.Devices()
     for line in lines(text):
         if match := _ROW.match(line.text):
             evidence = line.evidence(INPUT)
-            device = devices.setdefault(match[1], rdma.DeviceDraft(match[1], evidence))
+            device = devices.named(match[1], evidence)
             port = device.port(int(match[2]))
             port.put("netdev", match["netdev"], evidence)
             port.add_gid(int(match["number"]), match["gid"], match["version"], evidence)
             if match["ipv4"] or match["version"] == "v2":
                 port.put("link_layer", "ethernet", evidence)
-    yield from (draft.finished(INPUT) for draft in devices.values())
+    yield from devices.finished(INPUT)
