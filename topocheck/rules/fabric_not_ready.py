@@ -35,6 +35,8 @@ def check(node: Topology) -> Iterator[Answer]:
     if not said:
         yield Skip("no fabric state in the input (nvidia-smi -q)")
         return
+    if len(said) < len(boards):
+        yield Skip(f"fabric state read of {len(said)} of {len(boards)} GPUs", partial=True)
     with_fabric = [g for g in said if g.gpu and g.gpu.fabric_state not in _NO_FABRIC]
     if not with_fabric:
         yield NotApplicable("the driver gives no fabric state for these GPUs")

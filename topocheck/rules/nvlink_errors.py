@@ -39,6 +39,8 @@ def check(node: Topology) -> Iterator[Answer]:
         yield Skip(mig, partial=bool(read))
     elif not read:
         yield Skip("no NVLink error counters in the input (nvidia-smi nvlink -e)")
+    elif len(read) < len(node.gpus):
+        yield Skip(f"NVLink error counters read of {len(read)} of {len(node.gpus)} GPUs", partial=True)
     for gpu in read:
         rising = [p for p in gpu.nvlinks or () if _rose(p)]
         worst = max(rising or gpu.nvlinks or (), key=_total)
