@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -10,7 +11,8 @@ import nodes
 import pytest
 
 from topocheck.check import check
-from topocheck.finding import Finding
+from topocheck.finding import Finding, Skip
+from topocheck.graph import Device
 from topocheck.report import Report
 from topocheck.rules import ALL
 
@@ -99,3 +101,36 @@ def test_a_message_begins_with_the_device_and_chains_no_colons(reports: dict[str
             few = 0 < len(finding.subjects) <= 2 and not gpus <= set(finding.subjects)  # else "all 8 GPUs", "the tree"
             assert not few or re.split(r"[ ,']", finding.message)[0] in finding.subjects, finding.message
             assert re.sub(r"\([^)]*\)", "", finding.message).count(": ") <= 1, finding.message
+
+
+def blind(device: Device, rule: str) -> Device:
+    """The device without what the rule reads of it."""
+    if rule == "NVL004":
+        return replace(device, nvlinks=None, nvlinks_none=None)
+    if rule == "NVL005" and device.gpu:
+        return replace(device, gpu=replace(device.gpu, fabric_state=None))
+    unread = {"gids": ()} if rule == "NET007" else {"mtu": None}
+    return replace(device, ports=tuple(replace(port, **unread) for port in device.ports))
+
+
+@pytest.mark.parametrize(
+    ("rule", "node", "device"),
+    [
+        ("NVL004", "hgx-h100", "gpu3"),
+        ("NVL005", "hgx-h100", "gpu3"),
+        ("NET004", "hgx-h100-pairs", "mlx5_2"),
+        ("NET007", "hgx-h100-roce", "mlx5_8"),
+    ],
+)
+def test_one_that_was_not_read_makes_a_rule_partial(rule: str, node: str, device: str):
+    healthy = check(str(nodes.healthy(node))).topology
+    asked = {r.ID: r for r in ALL}[rule]
+    assert not any(isinstance(answer, Skip) for answer in asked.check(healthy))
+    answers = list(asked.check(healthy.replaced(blind(healthy.by_id[device], rule))))
+    assert [answer.partial for answer in answers if isinstance(answer, Skip)] == [True]
+
+
+@pytest.mark.parametrize(("rule", "fault"), [("NET003", "mlx5_8-link-flaps"), ("NET008", "mlx5_1-held-back")])
+def test_counters_of_one_nic_say_nothing_of_the_others(rule: str, fault: str, reports: dict[str, Report]):
+    skipped = reports[f"hgx-h100/{fault}"].skipped
+    assert [skip.partial for skip in skipped if skip.rule == rule] == [True]
