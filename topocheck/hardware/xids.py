@@ -1,8 +1,8 @@
 """What the driver's Xid numbers mean, for those a rule speaks of.
 
 48, 63 and 64: NVIDIA's page on page retirement (docs.nvidia.com/deploy/dynamic-page-retirement). The other numbers are
-those of rules.md, to be read against NVIDIA's Xid catalogue (docs.nvidia.com/deploy/xid-errors), of which only the first
-rows could be read here. The words are ours.
+those of rules.md, to be read against NVIDIA's Xid catalogue (docs.nvidia.com/deploy/xid-errors), of which only the
+first rows could be read here. The words are ours.
 """
 
 from __future__ import annotations
