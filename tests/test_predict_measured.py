@@ -6,7 +6,7 @@ import pytest
 from collective_rows import healthy, runs
 
 from topocheck.hardware import tuning
-from topocheck.predict.collectives import best, ways
+from topocheck.predict.collectives import best, bus_factor, ways
 
 RUNS = runs()
 LARGE = [run for run in RUNS if run.large]
@@ -63,3 +63,16 @@ def test_the_latency_factor_is_the_median_of_its_rows():
 )
 def test_the_winner_is_what_was_seen_to_win(machine, op, nodes, size, algorithm):
     assert best(ways(machine, op, nodes), size).algorithm == algorithm
+
+
+@pytest.mark.parametrize(
+    ("machine", "nodes", "algorithm", "busbw"),
+    [
+        (healthy("H100-SXM5", 8, 32, 100, "efa"), 8, "NVLSTree", 279.78),  # MULTI-07
+        (healthy("H200", 8, 16, 200, "efa"), 4, "NVLSTree", 310.07),  # MULTI-09
+        (healthy("H100-SXM5", 8, 4, 400, "ethernet"), 5, "tree", 150.0),  # MULTI-29
+    ],
+)
+def test_a_tree_forced_on_several_nodes(machine, nodes, algorithm, busbw):
+    way = best([w for w in ways(machine, "allreduce", nodes) if w.algorithm == algorithm], 16 << 30)
+    assert way.algbw_gb_per_s * bus_factor("allreduce", 8 * nodes) == pytest.approx(busbw, rel=0.10)
