@@ -39,7 +39,7 @@ def nothing_said(report: Report) -> str:
     name, gaps = report.source.name, report.gaps
     said = "; ".join(gap.reason if gap.input == name else f"{gap.input}: {gap.reason}" for gap in gaps[:3])
     more = f"; {len(gaps) - 3} more" if len(gaps) > 3 else ""
-    return f"{name}: {said or 'no file in it'}{more}: give a capture, or what lspci -vv or nvidia-smi topo -m printed"
+    return f"{name}: {said or 'no file in it'}{more}; give a capture, or what lspci -vv or nvidia-smi topo -m printed"
 
 
 class Look(NamedTuple):

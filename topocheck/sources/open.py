@@ -109,9 +109,9 @@ def _one_text(name: str, stream: _Peeked, packing: str | None) -> Source:
 def _mode(path: str) -> int:
     """The kind of file a path leads to; SourceError if it leads nowhere."""
     if not path:  # pathlib would take it for the current folder
-        raise SourceError("the name of the input is empty: give a folder, a file, or - for standard input")
+        raise SourceError("the name of the input is empty; give a folder, a file, or - for standard input")
     try:
         return Path(path).stat().st_mode
     except (OSError, ValueError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "no such file"
-        raise SourceError(f"{printable(path)}: {reason}: give a folder, a file, or - for standard input") from None
+        raise SourceError(f"{printable(path)}: {reason}; give a folder, a file, or - for standard input") from None
