@@ -118,7 +118,7 @@ def explain(rule_id: str) -> str:
     for rule in ALL:
         if rule_id.upper() in (rule.ID, rule.NAME.upper()):
             return f"{rule.ID} {rule.NAME}\n\n{cleandoc(rule.__doc__ or '')}\n"
-    raise UsageError(f"{rule_id}: no such rule: `topocheck rules` lists them")
+    raise UsageError(f"{rule_id}: no such rule; `topocheck rules` lists them")
 
 
 def _title(rule: Rule) -> str:
