@@ -91,3 +91,11 @@ def test_of_one_text_no_more_functions_are_held_than_a_node_has() -> None:
     facts = read_text(Raw("lspci", text, "lspci"))
     assert sum(isinstance(fact, PciFunction) for fact in facts) == MOST_FUNCTIONS
     assert gaps(facts) == ["more than 8,192 devices or functions: the rest was not read"]
+
+
+def test_of_a_log_about_more_devices_than_a_node_has_the_last_count() -> None:
+    line = "[    1.000000] NVRM: Xid (PCI:{:04x}:1b:00): 79, pid=4711, GPU has fallen off the bus.\n"
+    text = "".join(line.format(number) for number in range(kernel_log.MAX_SUBJECTS + 2))
+    events = [fact for fact in read_text(Raw("dmesg", text, "dmesg")) if isinstance(fact, LogEvent)]
+    assert len(events) == kernel_log.MAX_SUBJECTS
+    assert events[0].bdf == "0002:1b:00.0"

@@ -30,6 +30,7 @@ PATHS: tuple[str, ...] = ()
 NAME = r"dmesg|journalctl|kern(?:el)?[._-]?log|messages|syslog"
 
 KEPT = 20  # lines of one kind about one device: a flood of AER lines says no more than its last ones
+MAX_SUBJECTS = 1024  # devices, times the kinds of lines about them; of more, those named first are dropped
 MAX_OF_A_KIND = 30_000  # lines of one kind, whichever devices they are about: the last ones, all the rest is unread
 
 _BDF = r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
@@ -77,6 +78,8 @@ def parse(text: str) -> Iterable[Fact]:
         for fact in read(line) if read else ():
             subject = (read, getattr(fact, "bdf", None), getattr(fact, "number", None))
             kept.setdefault(subject, deque(maxlen=KEPT)).append((line.number, fact))
+        if len(kept) > MAX_SUBJECTS:
+            kept.pop(next(iter(kept)))
     if kept or sniff(text):
         yield Host(INPUT)
     found = sorted((entry for group in kept.values() for entry in group), key=lambda entry: entry[0])

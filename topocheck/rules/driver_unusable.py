@@ -26,11 +26,12 @@ from topocheck.hardware.xids import SILENCING
 
 ID = "GPU003"
 NAME = "driver-unusable"
+_MOST_GPUS = 512  # each is compared with all others; build says where it looked at fewer devices than there are
 
 
 def check(node: Topology) -> Iterator[Answer]:
     """The driver's own refusal, then each GPU's and compute NIC's binding and BARs."""
-    gpus = [f for f in node.functions.values() if is_gpu(f) and not f.dead and not _passed_through(f)]
+    gpus = [f for f in node.functions.values() if is_gpu(f) and not f.dead and not _passed_through(f)][:_MOST_GPUS]
     nics = [n.pci for n in node.compute_nics if n.pci and not n.is_vf and not _passed_through(n.pci)]
     refusal = node.machine.driver_error
     if not gpus and not nics and not refusal and not node.machine.driver_hung:

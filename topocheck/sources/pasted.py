@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _HEAD_CHARS = 1 << 16
+_PIECE_CHARS = 1 << 20
 _LOOKED_AT = 400  # lines
 _SHARE = 0.9  # of the lines must have it
 _MAX_QUOTES = 6
@@ -27,17 +28,27 @@ _PREFIX = re.compile(
 def unpasted(text: str) -> str:
     """The text as the tool printed it, as far as its beginning shows what was added to every line."""
     if "\x1b" in text or "^[[" in text:
-        text = _COLOUR.sub("", text)
+        text = _without(_COLOUR, text)
     for _ in range(_MAX_QUOTES):
         if not _on_most_lines(_QUOTE, text):
             break
-        text = _QUOTE.sub("", text)
+        text = _without(_QUOTE, text)
     head = text[:_HEAD_CHARS]
     if " kernel: " not in head and "NCCL INFO" not in head and _on_most_lines(_PREFIX, text):
-        text = _PREFIX.sub("", text)
+        text = _without(_PREFIX, text)
     if _ENTITY.search(text, 0, _HEAD_CHARS) and not _XML.search(text, 0, _HEAD_CHARS):
         text = _ENTITY.sub(lambda match: _CHARACTERS[match[0]], text)
     return text
+
+
+def _without(pattern: re.Pattern[str], text: str) -> str:
+    """The text without what the pattern finds in its lines. Piece by piece: sub() holds a string for each one found."""
+    pieces, start = [], 0
+    while start < len(text):
+        end = text.find("\n", start + _PIECE_CHARS) + 1 or len(text)
+        pieces.append(pattern.sub("", text[start:end]))
+        start = end
+    return "".join(pieces)
 
 
 def _on_most_lines(pattern: re.Pattern[str], text: str) -> bool:
