@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from topocheck.facts import Fact, Gap, LogEvent, PciFunction, RdmaDevice
-from topocheck.probes import kernel_log
+from topocheck.probes import gather, kernel_log
 from topocheck.probes.gather import read_text
 from topocheck.probes.lines import MAX_LINES, MOST_FUNCTIONS, first_lines, lines_with, start_of_last
 from topocheck.probes.rdma_draft import MOST_DEVICES
-from topocheck.sources.base import Raw
+from topocheck.sources.base import Missing, Raw
 from topocheck.sources.reading import decode
 
 CA = "CA 'mlx5_{}'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 400\n"
@@ -99,3 +99,11 @@ def test_of_a_log_about_more_devices_than_a_node_has_the_last_count() -> None:
     events = [fact for fact in read_text(Raw("dmesg", text, "dmesg")) if isinstance(fact, LogEvent)]
     assert len(events) == kernel_log.MAX_SUBJECTS
     assert events[0].bdf == "0002:1b:00.0"
+
+
+def test_large_texts_do_not_use_up_what_is_for_small_ones() -> None:
+    large, small = Raw("dmesg", "\n" * (MAX_LINES + 1), "dmesg"), Raw("ibstat", CA.format(0), "ibstat")
+    budget = gather.Budget()
+    assert [budget.checked(item) for item in (large, small)] == [large, small]
+    assert budget.checked(large) == Missing("dmesg", "not read: the texts before it have more than 400,000 lines")
+    assert budget.checked(small) is small

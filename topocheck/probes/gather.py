@@ -18,6 +18,7 @@ from topocheck.sources.base import Missing, Raw, Source, mangle
 # A text is looked at in pieces of what a sniff looks at; of a very long one the beginning and the end.
 _OVERLAP_CHARS = 4096
 _PIECES = 3
+_LARGE_LINES = 20_000  # lspci -vv of an 8-GPU node has 10,000
 
 # sosreport keeps lspci's list and tree in one file; -xxx prints config space below each function.
 _OFTEN_IN_ONE_FILE = {"lspci": ("lspci_tree", "lspci_hex")}
@@ -32,12 +33,31 @@ def gather(source: Source) -> list[Fact]:
         for module in TREE_PROBES:
             of_tree += _guarded(module, lambda probe: probe.read(source))
     order = {name: place for place, name in enumerate((*commands, *paths))}  # not that in which a source has them
+    budget = Budget()
     found = [
         ((order.get(item.input, len(order)), isinstance(item, Missing) and item.input in order), _facts_of(item))
-        for item in texts
+        for item in map(budget.checked, texts)
     ]
     found.sort(key=lambda pair: pair[0])
     return [fact for _, facts in found for fact in facts] + of_tree
+
+
+class Budget:
+    """How many lines of all texts together are read: the large texts cannot use up what is for the small ones."""
+
+    def __init__(self) -> None:
+        self._lines: Counter[bool] = Counter()
+
+    def checked(self, item: Raw | Missing) -> Raw | Missing:
+        """The text, or a gap in its place if as much was read already."""
+        if isinstance(item, Missing):
+            return item
+        lines = item.text.count("\n") + 1
+        is_large = lines > _LARGE_LINES
+        if self._lines[is_large] > MAX_LINES:
+            return Missing(item.name, f"not read: the texts before it have more than {MAX_LINES:,} lines")
+        self._lines[is_large] += lines
+        return item
 
 
 def _facts_of(item: Raw | Missing) -> list[Fact]:

@@ -19,6 +19,7 @@ MAX_MEMBERS = 100_000  # a sosreport of a large server has some 60,000
 MAX_DEPTH = 40  # folders in folders; the deepest of sysfs is about 25
 _MAX_NAME_CHARS = 1024
 _MAX_HELD_BYTES = 64 << 20
+_MAX_WHOLE_BYTES = 160 << 20  # the same before packing
 _MAX_VALUE_BYTES = 1 << 20  # of one file of the machine's own tree
 _MAX_LOG_BYTES = 1 << 16  # of a file where logs and databases lie
 _TREE = ("/sys/", "/proc/")
@@ -83,7 +84,7 @@ def _take(member: Member, files: Stored) -> str | None:
 
 def _take_file(member: Member, path: str, files: Stored) -> None:
     limit = _limit(path)
-    if files.held_bytes > _MAX_HELD_BYTES:
+    if files.held_bytes > _MAX_HELD_BYTES or files.whole_bytes > _MAX_WHOLE_BYTES:
         files.add_other(path, "a file beyond what is kept of one archive")
         return
     data, cut = read_all(member.read, limit) if member.size else (b"", False)

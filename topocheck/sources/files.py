@@ -83,6 +83,7 @@ class Stored:
         self._entries: dict[str, _Stored] = {"/": _Stored(FOLDER)}
         self._names: dict[str, list[str]] = {"/": []}
         self.held_bytes = 0
+        self.whole_bytes = 0
 
     @property
     def count(self) -> int:
@@ -105,6 +106,7 @@ class Stored:
         """A file; one of the same name gives way, as in an archive that was added to."""
         packed = zlib.compress(data, 1) if len(data) >= _PACKED_FROM_BYTES else data
         self.held_bytes += min(len(packed), len(data))
+        self.whole_bytes += len(data)
         self._put(path, _Stored(FILE, "", packed if len(packed) < len(data) else data, len(data), cut))
 
     def add_link(self, path: str, target: str) -> None:
