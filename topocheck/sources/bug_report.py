@@ -194,7 +194,8 @@ def _sections(stream: Reader) -> Iterator[bytes]:
 
 def _rules(held: bytearray, start: int) -> Iterator[re.Match[bytes]]:
     """The rules from a place on: 44 underscores alone on their line."""
-    for run in _RUN.finditer(held, start):
-        rule = _RULE.match(held, run.start())
-        if rule is not None and bytes(held[run.start() - 1 : run.start()]) in (b"", b"\n"):
+    while (start := held.find(b"_" * 44, start)) >= 0 and (run := _RUN.match(held, start)):
+        rule = _RULE.match(held, start)
+        if rule is not None and bytes(held[start - 1 : start]) in (b"", b"\n"):
             yield rule
+        start = run.end()
