@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
 
-from topocheck.facts import Cabling, Fact, Gap, PciFunction, PortCounters
+from topocheck.facts import Cabling, Fact, Gap, Host, PciFunction, PortCounters
 from topocheck.probes import TEXT_PROBES, TREE_PROBES, TextEntry, asked
 from topocheck.probes.lines import MAX_LINES, MOST_FUNCTIONS, SNIFF_CHARS, first_lines
 from topocheck.probes.silence import silence
@@ -135,7 +135,7 @@ def _of_one_node(facts: Iterable[Fact], raw: Raw) -> Iterator[Fact]:
     counts: Counter[type] = Counter()
     for fact in facts:
         counts[type(fact)] += 1
-        if counts[type(fact)] > MOST_FUNCTIONS and not isinstance(fact, Cabling | PortCounters):
+        if counts[type(fact)] > MOST_FUNCTIONS and not isinstance(fact, Host | Cabling | PortCounters):
             yield Gap(raw.name, f"more than {MOST_FUNCTIONS:,} devices or functions: the rest was not read")
             return
         yield fact
