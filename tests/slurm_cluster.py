@@ -128,7 +128,9 @@ class Cluster:
         return self.run("squeue", "-h", "-j", job, "-t", "all", "-o", "%T %r").strip()
 
     def release(self, job: str) -> None:
-        """Let a job start that was requeued and held."""
+        """Let a job start that was requeued and held; slurmd refuses a credential made in the very second in which it
+        revoked the job's last one."""
+        time.sleep(2)
         self.run("scontrol", "release", job)
         self.run("scontrol", "update", f"jobid={job}", "StartTime=now")
 
