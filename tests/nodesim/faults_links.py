@@ -107,7 +107,8 @@ def slot(draw: st.DrawFn, node: Node) -> Fault | None:
     )
     needs = "lspci rdma" if isinstance(child, Nic) else "lspci"
     by_query = inputs("query") if isinstance(child, Gpu) and not narrower else ()
-    return replace(fault, seen_by=(*inputs(needs), *by_query))
+    # nvidia-smi alone shows no width the card could have had, but that its NIC's ports outrun what it has
+    return replace(fault, seen_by=(*inputs(needs), *by_query), also=fault.also | {"PCI004"})
 
 
 def outrun(draw: st.DrawFn, node: Node) -> Fault | None:
