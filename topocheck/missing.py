@@ -61,14 +61,16 @@ def without_own(node: Topology) -> list[str]:
 
 
 def _shared_alike(node: Topology) -> bool:
-    """Fewer NICs than GPUs by design: NICs beside the CPUs are no GPU's own; else as many GPUs a card near them."""
+    """Fewer NICs than GPUs by design: NICs beside the CPUs are no GPU's own; else as many GPUs a card near them. Where
+    all GPUs are near the same NICs and no input says which of these are one card, nothing is missing for certain."""
     served = services(node)
     (usual, _), *_ = Counter(s.cls for s in served).most_common()
     if RANK[usual] > RANK["PHB"] and not any(s.gpu.part and s.gpu.part.c2c for s in served):
         return True
     near = [frozenset(n.card or n.id for n in s.nearest) for s in served]
     shares = {Fraction(len(cards), near.count(cards)) for cards in near}
-    return len(shares) == 1 and (len(set(near)) > 1 or shares.pop().numerator == 1)
+    cards_unknown = all(n.card == n.id for n in node.compute_nics)
+    return len(shares) == 1 and (len(set(near)) > 1 or cards_unknown or shares.pop().numerator == 1)
 
 
 def _gone(report: str, before: list[EarlierDevice], now: int, here: set[str]) -> Gone | None:
