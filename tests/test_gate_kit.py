@@ -89,6 +89,7 @@ def test_whatever_is_no_verdict_lets_the_job_start_or_fails_it_if_closed(prolog,
     code, _, log = prolog(gate, mode, FAIL_CLOSED="yes")
     assert code == 1
     assert log.count("\n") == 2
+    assert log.splitlines()[1].partition("job ")[2].partition(": ")[2].strip(), "the log says why, whatever was printed"
 
 
 def test_a_verdict_fails_the_job_and_a_dry_run_does_not(prolog):

@@ -1,7 +1,6 @@
 #!/bin/sh
-# Slurm prolog (Prolog=, with PrologFlags=Alloc). A prolog that ends with anything but 0 drains its node, so it ends with
-# 1 only where topocheck says in so many words what is wrong: status 1, a line of its own, and this run's report.
-# Whatever else happens (not installed, broken, killed) lets the job start, with one line in the log.
+# Slurm prolog (Prolog=, with PrologFlags=Alloc). Ends with 1, which drains the node, only where topocheck says what is
+# wrong: status 1, a line of its own, this run's report. All else (missing, broken, killed) lets the job start, logged.
 GATE=/usr/local/bin/topocheck     # absolute: a prolog has no PATH
 OPTIONS="--cache 60"              # and perhaps --policy /etc/topocheck/policy.toml
 STATE=/var/lib/topocheck
@@ -27,6 +26,7 @@ fi
 [ "$status" = 0 ] && exit 0
 line=${output%%"$newline"*} proven=no
 case $status:$line in 1:"topocheck: "*) [ -f "$report" ] && proven=yes ;; esac
+line=${line:-topocheck: no verdict: ended with status $status}
 if [ "$proven$FAIL_CLOSED" = nono ]; then
     say "topocheck gave no verdict (status $status), the job starts: $line"
 elif [ "$DRY_RUN" = yes ]; then
