@@ -74,7 +74,7 @@ def test_docstring_sample_is_recognised_by_its_own_probe_alone(probe):
 
 def test_ibstat():
     device = devices(ibstat, sample(ibstat))["mlx5_0"]
-    assert (device.model, device.firmware, device.port_count) == ("MT4129", "28.39.1002", 1)
+    assert (device.model, device.firmware) == ("MT4129", "28.39.1002")
     assert device.node_guid == device.sys_image_guid == "a088:c203:00ab:1200"
     assert (port(device).state, port(device).physical, port(device).rate_gbit_per_s) == ("active", "linkup", 400.0)
     assert (port(device).link_layer, port(device).lid, port(device).sm_lid) == ("infiniband", 12, 1)

@@ -116,7 +116,7 @@ def test_query_states_every_field():
     assert first.lines["width"].text == "Current                   : 8x"
     assert (first.memory_bytes, first.bar1_bytes) == (81559 << 20, 128 * GIB)
     assert (first.mig, first.vgpu, first.passthrough, first.confidential) == (False, False, False, False)
-    assert (first.pstate, first.vbios, first.addressing_mode) == ("P0", "96.00.00.00.01", "HMM")
+    assert (first.pstate, first.vbios) == ("P0", "96.00.00.00.01")
     assert (first.fabric_state, first.fabric_status, first.recovery_action) == ("Completed", "Success", "None")
     assert dict(first.fabric_health) == {
         "Summary": "Unhealthy",

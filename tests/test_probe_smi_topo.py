@@ -48,11 +48,11 @@ def test_raw_output_with_tabs_and_underlined_header():
         ("NIC0", "GPU1"): "SYS",
     }
     assert matrix.rows == {
-        "GPU0": MatrixRow("0-7,16-23", False, "0", "N/A"),  # nine characters
-        "GPU1": MatrixRow("8-15,24-31", True, "1", "N/A"),  # ten: nvidia-smi may have stopped here
+        "GPU0": MatrixRow("0-7,16-23", "0", "N/A"),
+        "GPU1": MatrixRow("8-15,24-31", "1", "N/A"),
     }
     assert matrix.legend == {"NIC0": "mlx5_2"}
-    assert (matrix.has_affinity, matrix.has_node, matrix.cut, gaps) == (True, True, False, [])
+    assert (matrix.cut, gaps) == (False, [])
     assert (matrix.lines["GPU1"].input, matrix.lines["GPU1"].line) == ("nvidia-smi topo -m", 3)
     assert matrix.lines["GPU1"].text.startswith("GPU1\tNV4")
 
@@ -60,13 +60,13 @@ def test_raw_output_with_tabs_and_underlined_header():
 def test_a_blank_numa_cell_is_not_the_one_behind_it():
     matrix, _ = matrix_of("escape_lost_crlf")
     assert matrix.names == ("GPU0", "GPU1")
-    assert matrix.rows["GPU1"] == MatrixRow("0,2,4,6,8,10", True, None, "N/A")
+    assert matrix.rows["GPU1"] == MatrixRow("0,2,4,6,8,10", None, "N/A")
 
 
 def test_log_prefixes_and_single_spaces():
     matrix, gaps = matrix_of("log_prefix")
     assert matrix.cells == {("GPU0", "GPU1"): "NV18", ("GPU1", "GPU0"): "NV18"}
-    assert matrix.rows["GPU1"] == MatrixRow("16-31,48-63", True, "1", "N/A")
+    assert matrix.rows["GPU1"] == MatrixRow("16-31,48-63", "1", "N/A")
     assert not gaps
 
 
@@ -83,20 +83,20 @@ def test_names_and_cells_run_together_at_the_terminal_margin():
 
 def test_the_rows_of_both_sockets_settle_a_list_run_on_to_its_node():
     matrix, _ = matrix_of("fused_affinity")
-    first, second = MatrixRow("0-11,24-35", True, "0", "N/A"), MatrixRow("12-23,36-47", True, "1", "N/A")
+    first, second = MatrixRow("0-11,24-35", "0", "N/A"), MatrixRow("12-23,36-47", "1", "N/A")
     assert list(matrix.rows.values()) == [first, first, second, second]
 
 
 def test_a_list_run_on_beyond_telling_says_nothing():
     matrix, _ = matrix_of("fused_affinity_undecidable")
-    assert matrix.rows["GPU0"] == MatrixRow(None, False, None, "N/A")  # 0-63 and node 0, or 0-630
+    assert matrix.rows["GPU0"] == MatrixRow(None, None, "N/A")  # 0-63 and node 0, or 0-630
 
 
 def test_blank_cells_between_two_tab_stops():
     matrix, _ = matrix_of("blank_numa")
     assert matrix.rows == {
-        "GPU0": MatrixRow("0-63", False, None, "N/A"),
-        "GPU1": MatrixRow(None, False, None, "N/A"),
+        "GPU0": MatrixRow("0-63", None, "N/A"),
+        "GPU1": MatrixRow(None, None, "N/A"),
     }
 
 
@@ -105,7 +105,6 @@ def test_soc_is_sys_and_rdma_names_are_columns():
     assert matrix.names == ("GPU0", "GPU1", "mlx5_2", "mlx5_0")
     assert matrix.cells["GPU0", "mlx5_2"] == "SYS"
     assert matrix.cells["GPU0", "mlx5_0"] == "PIX"
-    assert not matrix.has_node
     assert not gaps
 
 
@@ -129,7 +128,7 @@ def test_a_row_torn_by_another_programs_lines_is_joined():
 def test_without_a_header_the_rows_name_the_columns():
     matrix, gaps = matrix_of("no_header")
     assert matrix.names == ("GPU0", "GPU1", "NIC0")
-    assert matrix.rows["GPU1"] == MatrixRow("8-15", False, "1", "N/A")
+    assert matrix.rows["GPU1"] == MatrixRow("8-15", "1", "N/A")
     assert any("header line is missing" in gap for gap in gaps)
 
 
@@ -182,7 +181,7 @@ def test_the_command_tells_mp_from_m(command, witness):
 
 def test_grace_node_lists_indent_and_legend():
     matrix, _ = matrix_of("grace_indented")
-    assert matrix.rows["GPU0"] == MatrixRow("0-71", False, "0,2-9", "2")
+    assert matrix.rows["GPU0"] == MatrixRow("0-71", "0,2-9", "2")
     assert matrix.legend == {"NIC0": "roceP2p1s0f0"}
 
 

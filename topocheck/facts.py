@@ -67,7 +67,6 @@ class PciFunction:
     numa_unknown: bool = False  # the kernel said -1
     port_type: str | None = None  # root, upstream, downstream, endpoint, rciep, pci-bridge (PCIe-to-PCI and back)
     is_bridge: bool = False
-    primary_bus: int | None = None
     secondary_bus: int | None = None
     subordinate_bus: int | None = None
     parent: str | None = None  # BDF of the bridge above, "" directly below a host bridge, None not known
@@ -137,7 +136,6 @@ class GpuState:
     fabric_state: str | None = None  # "Completed", "In Progress", "Not Started", "N/A"
     fabric_status: str | None = None  # "Success", …
     fabric_health: tuple[tuple[str, str], ...] = ()  # ("Bandwidth", "N/A"), …
-    addressing_mode: str | None = None
     numa_node: int | None = None
     lost: str | None = None  # the text by which the driver calls it lost ("ERR!", "GPU is lost", "Unknown Error")
     recovery_action: str | None = None
@@ -155,8 +153,7 @@ class GpuState:
 class MatrixRow(NamedTuple):
     """The affinity part of one GPU row; None where blank, missing or run together beyond telling."""
 
-    cpus: str | None
-    cpus_cut: bool  # nvidia-smi stops at 10 characters: the list may be longer
+    cpus: str | None  # nvidia-smi stops at 10 characters: the list may be longer
     numa: str | None  # as printed: "0", "0-1", "N/A"
     gpu_numa: str | None
 
@@ -172,8 +169,6 @@ class Matrix:
     cells: Mapping[tuple[str, str], str]
     rows: Mapping[str, MatrixRow]
     legend: Mapping[str, str]
-    has_affinity: bool  # a CPU or NUMA affinity column is in the header
-    has_node: bool  # NODE is in the vocabulary (drivers up to 384 print PHB for both)
     lines: Lines  # keyed by row name
     cut: bool = False  # rows or cells are missing
 
@@ -239,7 +234,6 @@ class Host:
     kernel: str | None = None
     cmdline: str | None = None
     arch: str | None = None
-    cpu_model: str | None = None
     sockets: int | None = None
     hypervisor: str | None = None
     virtual: bool | None = None
@@ -349,7 +343,6 @@ class RdmaDevice:
     transport: str | None = None  # "InfiniBand", "iWARP"
     software: bool = False  # rxe, siw: no PCI parent
     efa: bool = False
-    port_count: int | None = None
     vf_of: str | None = None  # BDF of the PF, where the input says so
     ports: tuple[RdmaPort, ...] = ()
     line: Evidence | None = None

@@ -150,11 +150,11 @@ def _matrix(layout: Layout) -> Iterator[Fact]:
     for g in layout.gpus:
         numa = g.function.numa
         cpus = cpu_list(layout, numa) if numa >= 0 else None
-        rows[f"GPU{g.index}"] = MatrixRow(cpus, False, str(numa) if numa >= 0 else "N/A", "N/A")
+        rows[f"GPU{g.index}"] = MatrixRow(cpus, str(numa) if numa >= 0 else "N/A", "N/A")
     lines = {row: _line(_TOPO, " ".join([row, *(cells[row, column] for column, _ in ends)])) for row, _ in ends}
     legend = {f"NIC{i}": n.name for i, n in enumerate(layout.nics)}
     names = tuple(name for name, _ in ends)
-    yield Matrix(_TOPO, names, cells, rows, legend, has_affinity=True, has_node=True, lines=lines)
+    yield Matrix(_TOPO, names, cells, rows, legend, lines=lines)
 
 
 def _p2p(layout: Layout) -> Iterator[Fact]:
@@ -213,7 +213,7 @@ def _device(n: NamedNic) -> RdmaDevice:
     return RdmaDevice(
         witness, n.name, bdf=n.function.bdf, model=part.ca_type, firmware=n.nic.firmware or part.firmware,
         board_id=n.nic.board_id or part.board_id, node_guid=n.guid, sys_image_guid=n.system_guid,
-        transport="InfiniBand", port_count=1, ports=(port,), line=_line(witness, f"CA '{n.name}'"),
+        transport="InfiniBand", ports=(port,), line=_line(witness, f"CA '{n.name}'"),
     )  # fmt: skip
 
 

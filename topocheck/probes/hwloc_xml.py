@@ -162,7 +162,6 @@ def _read_bridge(element: Element, place: _Place, topology: _Topology) -> _Place
             function,
             is_bridge=True,
             port_type=port_type,
-            primary_bus=int(function.bdf.split(":")[1], 16),
             secondary_bus=int(buses[2], 16) if buses else None,
             subordinate_bus=int(buses[3], 16) if buses else None,
         )

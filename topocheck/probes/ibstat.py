@@ -44,7 +44,6 @@ _HEADER = re.compile(r"^[^\S\n]*CA:? '[\w.-]{1,64}'[^\S\n]*$", re.MULTILINE)
 Field = tuple[str, Callable[[str], Any]]
 _DEVICE: dict[str, Field] = {
     "CA type": ("model", rdma.said),
-    "Number of ports": ("port_count", rdma.number),
     "Firmware version": ("firmware", rdma.said),
     "Node GUID": ("node_guid", rdma.guid),
     "System image GUID": ("sys_image_guid", rdma.guid),

@@ -53,7 +53,6 @@ _DEVICE: dict[str, Field] = {
     "sys_image_guid": ("sys_image_guid", rdma.guid),
     "vendor_id": ("vendor_id", rdma.vendor),
     "board_id": ("board_id", rdma.said),
-    "phys_port_cnt": ("port_count", rdma.number),
     "transport": ("transport", lambda text: text.partition("(")[0].strip() or None),
 }
 _PORT: dict[str, Field] = {

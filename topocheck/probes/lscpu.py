@@ -128,7 +128,6 @@ def _host(summary: Summary, table: Table, sockets: int | None) -> Host:
     return Host(
         INPUT,
         arch=summary.get("Architecture", [None])[0],
-        cpu_model=" + ".join(dict.fromkeys(summary.get("Model name", ()))) or None,
         sockets=sockets,
         hypervisor=vendor if is_guest else None,
         virtual=True if is_guest else None,

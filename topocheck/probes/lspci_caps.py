@@ -24,7 +24,7 @@ _TARGET = re.compile(r"Target Link Speed: ([0-9.]{1,5})GT/s")
 _PAYLOAD = re.compile(r"MaxPayload ([0-9]{1,5}) bytes")
 _READ_REQUEST = re.compile(r"MaxReadReq ([0-9]{1,5}) bytes")
 _SET_FLAG = re.compile(r"([A-Za-z]+)\+")
-_BUSES = re.compile(r"primary=([0-9a-f]{2}), ?secondary=([0-9a-f]{2}), ?subordinate=([0-9a-f]{2})")
+_BUSES = re.compile(r"primary=[0-9a-f]{2}, ?secondary=([0-9a-f]{2}), ?subordinate=([0-9a-f]{2})")
 _FLAGS_NODE = re.compile(r"NUMA node (-?[0-9]{1,5})")
 _SIZE = re.compile(r"\[size=([0-9]{1,5})([KMGTP]?)\]")
 _VF_PLACE = re.compile(r"offset: ([0-9]{1,5}), stride: ([0-9]{1,5})")
@@ -117,13 +117,7 @@ def buses(text: str) -> Values:
     match = _BUSES.search(text)
     if match is None:
         return {"is_bridge": True}
-    primary, secondary, subordinate = (int(group, 16) for group in match.groups())
-    return {
-        "is_bridge": True,
-        "primary_bus": primary,
-        "secondary_bus": secondary,
-        "subordinate_bus": subordinate,
-    }
+    return {"is_bridge": True, "secondary_bus": int(match[1], 16), "subordinate_bus": int(match[2], 16)}
 
 
 def numa_node(text: str) -> Values:

@@ -173,7 +173,6 @@ def _function(node: _Node) -> PciFunction:
         node.bdf,
         INPUT,
         is_bridge=node.secondary is not None,
-        primary_bus=int(node.bdf.split(":")[1], 16) if node.secondary is not None else None,
         secondary_bus=node.secondary,
         subordinate_bus=node.subordinate,
         parent=node.parent,

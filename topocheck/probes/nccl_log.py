@@ -205,7 +205,7 @@ def _matrix(rank: _Rank, index: dict[str, int]) -> Iterator[Fact]:
                     cells[(column, row)] = word
     if cells:
         names = (*sorted(lines), *nics.values())
-        yield Matrix(INPUT, names, cells, {}, {}, has_affinity=False, has_node=False, lines=lines)
+        yield Matrix(INPUT, names, cells, {}, {}, lines=lines)
 
 
 def _gpu_name(index: dict[str, int], end: str) -> str | None:

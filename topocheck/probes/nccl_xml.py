@@ -221,7 +221,7 @@ def _nvlinks(gpus: list[_Gpu]) -> Iterator[Fact]:
     if cells:
         names = tuple(f"GPU{gpu.index}" for gpu in gpus)
         lines = {f"GPU{gpu.index}": gpu.line for gpu in gpus}
-        yield Matrix(INPUT, names, cells, {}, {}, has_affinity=False, has_node=True, lines=lines)
+        yield Matrix(INPUT, names, cells, {}, {}, lines=lines)
 
 
 def _cpus(mask: str) -> str | None:

@@ -14,7 +14,6 @@ _FABRIC_STATES = {0: "N/A", 1: "Not Started", 2: "In Progress", 3: "Completed"}
 _RECOVERY = {0: "None", 1: "GPU Reset", 2: "Node Reboot", 3: "Drain P2P", 4: "Drain and Reset",
              5: "Recover IMEX Domain", 6: "Bus Reset", 7: "System Reboot"}  # fmt: skip
 _SLOWDOWNS = {0x8: "HW Slowdown", 0x40: "HW Thermal Slowdown", 0x80: "HW Power Brake Slowdown"}
-_ADDRESSING = {0: "None", 1: "HMM", 2: "ATS"}
 _THREE = ("N/A", "True", "False")
 _HEALTH = (  # name, shift, words by value (NVML_GPU_FABRIC_HEALTH_MASK_…)
     ("Bandwidth", 0, ("N/A", "Degraded", "Full")),
@@ -116,7 +115,6 @@ _FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("bar1_bytes", "bar1", _part("bar1Total")),
     ("memory_bytes", "memory", _part("total")),
     ("vbios", "vbios", text_of),
-    ("addressing_mode", "addressing_mode", _word(_ADDRESSING)),
     ("recovery_action", "recovery_action", _word(_RECOVERY)),
     ("persistence", "persistence", _switch),
     ("power_limit_w", "power_limit_mw", _watts),

@@ -39,7 +39,7 @@ def matrices(records: list[dict[str, Any]]) -> Iterator[Fact]:
     cells = _distances(pairs, _nvlinks(records))
     if cells:
         lines = _rows(names, cells, "distance")
-        yield Matrix(_WITNESS, names, cells, {}, {}, has_affinity=False, has_node=True, lines=lines)
+        yield Matrix(_WITNESS, names, cells, {}, {}, lines=lines)
 
 
 def _rows(names: tuple[str, ...], cells: Cells, what: str) -> Mapping[str, Evidence]:

@@ -79,8 +79,7 @@ def _header(config: bytes) -> dict[str, Any]:
     }
     kind = config[0x0E] & 0x7F
     if kind == 1:
-        names = ("primary_bus", "secondary_bus", "subordinate_bus")
-        return values | {"is_bridge": True} | dict(zip(names, config[0x18:0x1B], strict=True))
+        return values | {"is_bridge": True, "secondary_bus": config[0x19], "subordinate_bus": config[0x1A]}
     if kind == 0 and _u32(config, 0x2C):
         values["subsystem"] = f"{_u16(config, 0x2C):04x}:{_u16(config, 0x2E):04x}"
     return values | {"dead": True} if kind == 0x7F else values

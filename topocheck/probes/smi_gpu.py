@@ -140,7 +140,6 @@ _FIELDS = (
     _Field("bar1_bytes", ("BAR1 Memory Usage", "Total"), ("bar1_memory_usage", "total"), _bytes),
     _Field("fabric_state", ("Fabric", "State"), ("fabric", "state"), _as_printed),
     _Field("fabric_status", ("Fabric", "Status"), ("fabric", "status"), _as_printed),
-    _Field("addressing_mode", ("", "Addressing Mode"), ("addressing_mode",), word),
     _Field("recovery_action", ("GPU Reset Status", "Reset Required"), ("gpu_reset_status", "reset_required"),
            _reset_required),
     _Field("recovery_action", ("", "GPU Recovery Action"), ("gpu_recovery_action",), word),

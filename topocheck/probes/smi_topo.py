@@ -67,7 +67,6 @@ class _Draft:
     header_text: str = ""
     rows: dict[str, _Entry] = field(default_factory=dict)
     legend: dict[str, str | None] = field(default_factory=dict)
-    words: set[str] = field(default_factory=set)  # explained in the legend
     p2p: bool = False
 
 
@@ -126,10 +125,8 @@ def _extent(top: Header) -> tuple[int, int, bool]:
 
 def _note(draft: _Draft, words: str) -> bool:
     """Takes a line of the legends; False if it is none."""
-    word, equals, meaning = (part.strip() for part in words.partition("="))
-    word = word.rpartition(" ")[2]
+    _, equals, meaning = (part.strip() for part in words.partition("="))
     if equals and re.match("Self|Connection|Status|Not supported|Chipset", meaning):
-        draft.words.add(word)
         draft.p2p |= meaning.startswith("Status")
         return True
     if is_p2p_row(words):
@@ -190,8 +187,6 @@ def _facts(draft: _Draft) -> Iterator[Fact]:
         cells=cells,
         rows=affinity(rests, columns),
         legend={nic: name for nic, name in draft.legend.items() if name and nic in names},
-        has_affinity=bool(columns),
-        has_node=_has_node(draft, cells.values(), columns),
         lines={name: Evidence(draft.command, e.line.number, e.line.text.strip()) for name, e in sound.items()},
         cut=len(cells) < len(names) * (len(names) - 1),
     )
@@ -241,10 +236,3 @@ def _legend_gaps(draft: _Draft, names: tuple[str, ...]) -> Iterator[Gap]:
     if absent:
         which = "the NIC legend is missing" if absent == numbered else f"not in the NIC legend: {' '.join(absent)}"
         yield Gap(draft.command, f"{which}, RDMA names unknown")
-
-
-def _has_node(draft: _Draft, cells: Iterable[str], columns: tuple[str, ...]) -> bool:
-    """SYS and NODE came together and replaced SOC, so any of them tells; so do the columns of newer drivers."""
-    if "SOC" in draft.words or any("SOC" in entry.line.text for entry in draft.rows.values()):
-        return False
-    return bool({"SYS", "NODE"} & (draft.words | set(cells))) or "numa" in columns

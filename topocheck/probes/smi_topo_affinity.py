@@ -15,7 +15,6 @@ from typing import NamedTuple
 from topocheck.facts import MatrixRow
 
 COLUMNS = ("cpus", "numa", "gpu_numa")
-CUT_CHARS = 10  # nvidia-smi appends ranges only while the text is shorter than this
 _MAX_NODE = 255
 _MAX_RANGES = 64  # of one list, and rows of one matrix: beyond, it is no output of nvidia-smi
 
@@ -49,7 +48,7 @@ def affinity(rests: Mapping[str, str], columns: Sequence[str]) -> dict[str, Matr
 
 def _row(cells: _Cells) -> MatrixRow:
     cpus = cells.cpus if cells.cpus and _LIST.fullmatch(cells.cpus) else None
-    return MatrixRow(cpus, cpus is not None and len(cpus) >= CUT_CHARS, cells.numa or None, cells.gpu_numa or None)
+    return MatrixRow(cpus, cells.numa or None, cells.gpu_numa or None)
 
 
 def _read(rest: str, columns: Sequence[str]) -> _Reading:

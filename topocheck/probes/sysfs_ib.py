@@ -60,7 +60,6 @@ def _device(source: Source, path: str) -> rdma.DeviceDraft:
     for number in numbers:
         if number.isdecimal():
             _port(source, path, device.port(int(number[:3])), is_efa=device.fields["efa"])
-    device.put("port_count", len(device.ports) or None)
     return device
 
 

@@ -59,7 +59,6 @@ _GPU: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = (
     ("retired_pending", ("nvmlDeviceGetRetiredPagesPendingStatus",), ()),
     ("virtualization", ("nvmlDeviceGetVirtualizationMode",), ()),
     ("protected_memory", ("nvmlDeviceGetConfComputeProtectedMemoryUsage",), ()),
-    ("addressing_mode", ("nvmlDeviceGetAddressingMode",), ()),
 )  # fmt: skip
 _FIELDS = (("recovery_action", 230), ("c2c_links", 170))  # NVML_FI_DEV_…
 _LINK_FIELDS = (("mb_per_s", 164), ("replay", 161), ("recovery", 162), ("crc", 163))

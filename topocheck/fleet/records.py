@@ -1,0 +1,138 @@
+"""One `topocheck.node/1` document → NodeRecord. ValueError for a document that is not whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from sys import intern
+from typing import Any, TypeVar
+
+from topocheck.fleet.record import Fault, Kind, NodeRecord, RailPort
+from topocheck.fleet.values import values
+
+SCHEMA = "topocheck.node/1"
+_VERDICTS = ("healthy", "degraded", "failed", "unknown")
+_SEVERITIES = ("error", "warning", "info")
+_MESSAGE_CHARS = 500
+_T = TypeVar("_T")
+
+
+class Records:
+    """Makes records; equal values of all of them are one object."""
+
+    def __init__(self) -> None:
+        self._same: dict[Any, Any] = {}
+
+    def record(self, document: Mapping[str, Any], origin: str, host: str) -> NodeRecord:
+        """The record of a node; `host` is what it goes by where its report names none."""
+        try:
+            return self._record(document, origin, host)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"not all of a {SCHEMA} report: {type(error).__name__} {error}") from None
+
+    def _record(self, document: Mapping[str, Any], origin: str, host: str) -> NodeRecord:
+        devices = [d for d in document["devices"] if d["kind"] in ("gpu", "nic")]
+        nics = [d for d in devices if d["kind"] == "nic"]
+        counted = [f for f in document["findings"] if not f["waived"]]
+        bdfs = {d["id"]: d["bdf"] for d in devices}
+        verdict = document["verdict"]
+        if verdict not in _VERDICTS:
+            raise ValueError(f"verdict {verdict!r}")
+        return NodeRecord(
+            host=_text(document["host"] or host),
+            time=_text(document["time"]),
+            origin=origin,
+            version=intern(_text(document["version"])),
+            verdict=intern(verdict),
+            kind=self._one(_kind(document, devices)),
+            values=self._one(tuple((intern(f), intern(v)) for f, v in values(document))),
+            faults=self._all(counted, lambda f: _fault(f, bdfs)),
+            waived=len(document["findings"]) - len(counted),
+            skipped=self._one(tuple(intern(_text(s["rule"])) for s in document["skipped"] if not s["partial"])),
+            ports=tuple(_port(n, p) for n in nics if n["role"] == "compute" for p in n["ports"]),
+            nics_gb_per_s=_nics_gb_per_s(document, nics),
+        )
+
+    def _one(self, value: _T) -> _T:
+        return self._same.setdefault(value, value)  # type: ignore[no-any-return]
+
+    def _all(self, entries: list[Any], make: Callable[[Any], _T]) -> tuple[_T, ...]:
+        return self._one(tuple(self._one(make(entry)) for entry in entries))
+
+
+def _kind(document: Mapping[str, Any], devices: list[dict[str, Any]]) -> Kind:
+    gpus = [d for d in devices if d["kind"] == "gpu"]
+    models = " + ".join(sorted({str(g["model"] or g["pci_id"]) for g in gpus if g["model"] or g["pci_id"]}))
+    return Kind(document["platform"]["name"], models or None, len(gpus), len(devices) - len(gpus))
+
+
+def _fault(finding: Mapping[str, Any], bdfs: Mapping[str, str | None]) -> Fault:
+    subjects = [_text(s) for s in finding["subjects"]]
+    more = f" +{len(subjects) - 1}" if len(subjects) > 1 else ""
+    first = subjects[0] if subjects else ""
+    price = finding["price"]
+    if finding["severity"] not in _SEVERITIES:
+        raise ValueError(f"severity {finding['severity']!r}")
+    return Fault(
+        rule=intern(_text(finding["rule"])),
+        name=intern(_text(finding["name"])),
+        severity=intern(finding["severity"]),
+        device=f"{first}{more}",
+        bdf=bdfs.get(first, first if first.count(":") == 2 else None),
+        message=_text(finding["message"])[:_MESSAGE_CHARS],
+        effect=intern(_text(finding["effect"])),
+        loss=_number(price["loss"]) if price and price["confidence"] == "computed" else None,
+    )
+
+
+def _port(nic: Mapping[str, Any], port: Mapping[str, Any]) -> RailPort:
+    leaf = port["leaf"] or {"switch": None, "port": None, "by": None}
+    return RailPort(
+        nic=intern(_text(nic["id"])),
+        bdf=_interned(nic["bdf"]),
+        port=int(port["port"]),
+        rail=None if nic["rail"] is None else int(nic["rail"]),
+        guid=port["guid"],
+        state=_interned(port["state"]),
+        link_layer=_interned(port["link_layer"]),
+        rate_gbit_per_s=_number(port["rate_gbit_per_s"]),
+        subnet=_interned(port["subnet"]),
+        netdev=_interned(port["netdev"]),
+        leaf=_interned(leaf["switch"]),
+        leaf_port=None if leaf["port"] is None else intern(str(leaf["port"])),
+        by=_interned(leaf["by"]),
+    )
+
+
+def _nics_gb_per_s(document: Mapping[str, Any], nics: list[dict[str, Any]]) -> float | None:
+    """What the compute NICs carry together: each as fast as the GPU it serves best can feed it, none while down."""
+    compute = {n["id"]: n["state"] for n in nics if n["role"] == "compute"}
+    best: dict[str, float] = {}
+    for pair in document["pairs"]:
+        nic = pair["b"] if pair["b"] in compute else pair["a"]
+        reached = _number(pair["achievable_gb_per_s"])
+        if nic in compute and pair["b"] != pair["a"] and reached is not None and not _both_nics(pair, compute):
+            best[nic] = max(best.get(nic, 0.0), reached)
+    up = [best.get(nic) for nic, state in compute.items() if state != "down"]
+    return None if not up or None in up else round(sum(b for b in up if b is not None), 3)
+
+
+def _both_nics(pair: Mapping[str, Any], compute: Mapping[str, str]) -> bool:
+    return not any(str(pair[end]).startswith("gpu") for end in ("a", "b"))
+
+
+def _interned(value: object) -> str | None:
+    return None if value is None else intern(_text(value))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"{type(value).__name__} where a text belongs")
+
+
+def _number(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{type(value).__name__} where a number belongs")
+    return float(value)
