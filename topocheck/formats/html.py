@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Iterable
 from hashlib import sha256
 from importlib.resources import files
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from topocheck.finding import Finding
 from topocheck.formats.headline import counts_of, origin, parts_of, settings_of, verdict_word
@@ -20,6 +20,9 @@ from topocheck.formats.text_findings import evidence_words, price_words, standin
 from topocheck.formats.text_more import sections
 from topocheck.formats.text_table import columns
 from topocheck.report import Device, Pair, Report, WhatIf
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _SHADES = 10
 _CLASS_ONLY = "·"
@@ -44,16 +47,15 @@ class Heat(NamedTuple):
 
 def render(report: Report, drawing: str, what_if: WhatIf | None) -> str:
     """The page; `drawing` is an SVG of ours."""
-    from jinja2 import Environment
     from markupsafe import Markup
 
     folder = files("topocheck.formats")
     script = (folder / "page.js").read_text("utf-8")
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_fit)
-    environment.filters["evidence"] = evidence_words
-    environment.filters["price"] = price_words
-    environment.filters["standing"] = standing_words
-    template = environment.from_string((folder / "page.html.j2").read_text("utf-8"))
+    pages = environment()
+    pages.filters["evidence"] = evidence_words
+    pages.filters["price"] = price_words
+    pages.filters["standing"] = standing_words
+    template = pages.from_string((folder / "page.html.j2").read_text("utf-8"))
     return (
         template.render(
             report=report,
@@ -74,10 +76,22 @@ def render(report: Report, drawing: str, what_if: WhatIf | None) -> str:
             drawing=Markup(drawing),
             style=Markup((folder / "page.css").read_text("utf-8")),
             script=Markup(script),
-            script_hash=b64encode(sha256(script.encode()).digest()).decode(),
+            script_hash=script_hash(script),
         )
         + "\n"
     )
+
+
+def environment() -> Environment:
+    """What every page of ours is made with: all values are escaped and fit for a page."""
+    from jinja2 import Environment
+
+    return Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_fit)
+
+
+def script_hash(script: str) -> str:
+    """By which the page's policy knows its own script."""
+    return b64encode(sha256(script.encode()).digest()).decode()
 
 
 def _fit(value: object) -> object:

@@ -20,7 +20,7 @@ _EVIDENCE_CHARS = 500  # a log line can be of any length; the document has to st
 
 def render(report: Report) -> str:
     """The document, one line with its line end; ASCII, so that any terminal or log takes it."""
-    document = {key: _clean(value) for key, value in as_dict(report).items()}
+    document = {key: clean(value) for key, value in as_dict(report).items()}
     return json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n"
 
 
@@ -207,7 +207,7 @@ def _scalar(value: object) -> object:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _clean(value: object) -> object:
+def clean(value: object) -> object:
     """Rounded numbers, text that is valid Unicode; what is no quantity (negative, infinite) is not known."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
@@ -216,7 +216,7 @@ def _clean(value: object) -> object:
     if isinstance(value, int | float):
         return None if value < 0 or not math.isfinite(value) else round(value, _DIGITS)
     if isinstance(value, Mapping):
-        return {key: _clean(entry) for key, entry in value.items()}
+        return {key: clean(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_clean(entry) for entry in value]
+        return [clean(entry) for entry in value]
     raise TypeError(f"{type(value).__name__} has no place in the document")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from calendar import timegm
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from time import strptime
 from typing import NamedTuple
 
@@ -27,7 +27,9 @@ _HELP = {
 }
 
 
-class _Sample(NamedTuple):
+class Sample(NamedTuple):
+    """One figure: a metric, what it is of, its value."""
+
     metric: str
     labels: tuple[tuple[str, str], ...]
     value: float
@@ -35,36 +37,40 @@ class _Sample(NamedTuple):
 
 def render(report: Report) -> str:
     """The text a `*.prom` file holds; what would be too much is cut at its end."""
-    samples = list(dict.fromkeys(_samples(report)))[:MOST_SERIES]
+    return exposition(list(dict.fromkeys(_samples(report)))[:MOST_SERIES], _HELP)
+
+
+def exposition(samples: Sequence[Sample], about: Mapping[str, str]) -> str:
+    """All samples of a metric together under what it is `about`, as gauges, in the order of `about`."""
     lines = []
-    for metric, text in _HELP.items():
+    for metric, text in about.items():
         mine = [sample for sample in samples if sample.metric == metric]
         if mine:
             lines += [f"# HELP {metric} {text}", f"# TYPE {metric} gauge", *map(_line, mine)]
     return "\n".join(lines) + "\n"
 
 
-def _samples(report: Report) -> Iterator[_Sample]:
+def _samples(report: Report) -> Iterator[Sample]:
     """Every figure, the most telling first."""
     labels = (("version", report.version), ("schema", "1"), ("verdict", report.verdict))
-    yield _Sample("topocheck_info", labels, 1)
-    yield _Sample("topocheck_last_run_timestamp_seconds", (), timegm(strptime(report.time, "%Y-%m-%dT%H:%M:%SZ")))
-    yield _Sample("topocheck_run_duration_seconds", (), report.duration_s)
+    yield Sample("topocheck_info", labels, 1)
+    yield Sample("topocheck_last_run_timestamp_seconds", (), timegm(strptime(report.time, "%Y-%m-%dT%H:%M:%SZ")))
+    yield Sample("topocheck_run_duration_seconds", (), report.duration_s)
     standing = [f for f in report.findings if not f.waived]
     for severity in SEVERITIES:
         count = sum(f.severity == severity for f in standing)
-        yield _Sample("topocheck_findings", (("severity", severity),), count)
+        yield Sample("topocheck_findings", (("severity", severity),), count)
     yield from _statuses(report)
     yield from _losses(report)
     for row in report.rows:
         if row.rdma_gb_per_s is not None and row.nics:
             ends = (("from", row.gpu.id), ("to", "+".join(nic.id for nic in row.nics)), ("kind", "found"))
-            yield _Sample("topocheck_path_bandwidth_bytes_per_second", ends, row.rdma_gb_per_s * _GB)
+            yield Sample("topocheck_path_bandwidth_bytes_per_second", ends, row.rdma_gb_per_s * _GB)
     for gap in report.gaps:
-        yield _Sample("topocheck_probe_up", (("probe", gap.input),), 0)
+        yield Sample("topocheck_probe_up", (("probe", gap.input),), 0)
 
 
-def _statuses(report: Report) -> Iterator[_Sample]:
+def _statuses(report: Report) -> Iterator[Sample]:
     """The worst of each rule and device, worst first; then the rules that were skipped, then one each for the rest.
     A rule that does not apply has none."""
     worst: dict[tuple[str, str], int] = {}
@@ -77,10 +83,10 @@ def _statuses(report: Report) -> Iterator[_Sample]:
     spoken = {rule for rule, _ in worst} | {rule for rule, _ in report.not_applicable}
     worst |= {(rule, ""): _STATES["ok"] for rule in report.rules if rule not in spoken}
     for (rule, device), state in sorted(worst.items(), key=lambda item: (item[1] == 4, -item[1], item[0])):
-        yield _Sample("topocheck_check_status", (("check", rule), ("device", device)), state)
+        yield Sample("topocheck_check_status", (("check", rule), ("device", device)), state)
 
 
-def _losses(report: Report) -> Iterator[_Sample]:
+def _losses(report: Report) -> Iterator[Sample]:
     """The worst computed loss of each path."""
     worst: dict[tuple[str, str], float] = {}
     for finding in (f for f in report.findings if not f.waived):
@@ -90,10 +96,10 @@ def _losses(report: Report) -> Iterator[_Sample]:
             ends = (match[1], match[2])
             worst[ends] = max(worst.get(ends, 0.0), price.loss)
     for (start, end), loss in worst.items():
-        yield _Sample("topocheck_path_loss_ratio", (("from", start), ("to", end)), loss)
+        yield Sample("topocheck_path_loss_ratio", (("from", start), ("to", end)), loss)
 
 
-def _line(sample: _Sample) -> str:
+def _line(sample: Sample) -> str:
     labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels)
     return f"{sample.metric}{{{labels}}} {sample.value:.12g}" if labels else f"{sample.metric} {sample.value:.12g}"
 

@@ -16,6 +16,7 @@ Span = str | tuple[str, str]  # plain, or text and rich style
 
 MARKS = {"error": "x", "warning": "!", "info": "i"}
 STYLES = {"error": "bold red", "warning": "bold yellow", "info": "cyan"}
+VERDICT_STYLES = {"failed": "bold red", "degraded": "bold yellow", "unknown": "bold magenta", "healthy": "bold green"}
 SEPARATOR = " · "
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections import Counter
 
 from topocheck.formats.headline import ROLES, counts_of, is_blind, origin, parts_of, settings_of
-from topocheck.formats.screen import SEPARATOR, Screen, counted
+from topocheck.formats.screen import SEPARATOR, VERDICT_STYLES, Screen, counted
 from topocheck.formats.text_findings import findings_in_full, findings_in_short
 from topocheck.formats.text_more import more
 from topocheck.formats.text_table import UNKNOWN, gpu_table, ports_words
 from topocheck.report import Device, Report
-
-_STYLES = {"failed": "bold red", "degraded": "bold yellow", "unknown": "bold magenta", "healthy": "bold green"}
 
 
 def render(report: Report, *, verbose: bool, width: int, color: bool, ascii: bool) -> str:  # noqa: A002
@@ -53,9 +51,9 @@ def _verdict(screen: Screen, report: Report) -> None:
     if is_blind(report):
         word, style, said = "NO FAULT SEEN ", "bold", [_seen_by(report), found]
     elif report.verdict == "unknown":
-        word, style, said = "UNKNOWN  ", _STYLES["unknown"], [report.verdict_reason, found, rules]
+        word, style, said = "UNKNOWN  ", VERDICT_STYLES["unknown"], [report.verdict_reason, found, rules]
     else:
-        word, style, said = f"{report.verdict.upper()}  ", _STYLES[report.verdict], [found, rules]
+        word, style, said = f"{report.verdict.upper()}  ", VERDICT_STYLES[report.verdict], [found, rules]
     screen.wrapped((word, style), "   ".join(part for part in said if part))
 
 
