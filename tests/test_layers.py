@@ -12,7 +12,7 @@ LAYERS = (
     ("cli",),
     ("drawings", "launch"),
     ("gate", "kit"),
-    ("check", "formats", "output", "capture", "predict"),
+    ("check", "formats", "output", "capture", "predict", "fleet"),
     ("assemble", "judgement", "hops", "whatif"),
     ("policy", "baseline"),
     ("report", "toml_file", "exits"),

@@ -21,6 +21,7 @@ from topocheck.exits import STYLES, Style, failure_code
 MODULES: Mapping[str, str] = {  # command → its module
     "bind": "views",
     "capture": "record",
+    "fleet": "fleeting",
     "gate": "gating",
     "graph": "views",
     "node": "diagnose",

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from sys import intern
 from typing import Any, TypeVar
 
+from topocheck.fleet.reading import SCHEMA
 from topocheck.fleet.record import Fault, Kind, NodeRecord, RailPort
 from topocheck.fleet.values import values
 
-SCHEMA = "topocheck.node/1"
 _VERDICTS = ("healthy", "degraded", "failed", "unknown")
 _SEVERITIES = ("error", "warning", "info")
 _MESSAGE_CHARS = 500
@@ -108,16 +108,13 @@ def _nics_gb_per_s(document: Mapping[str, Any], nics: list[dict[str, Any]]) -> f
     compute = {n["id"]: n["state"] for n in nics if n["role"] == "compute"}
     best: dict[str, float] = {}
     for pair in document["pairs"]:
-        nic = pair["b"] if pair["b"] in compute else pair["a"]
+        ends = (pair["a"], pair["b"])
         reached = _number(pair["achievable_gb_per_s"])
-        if nic in compute and pair["b"] != pair["a"] and reached is not None and not _both_nics(pair, compute):
+        nic = next((end for end in ends if end in compute), None)
+        if nic is not None and reached is not None and any(end.startswith("gpu") for end in ends):
             best[nic] = max(best.get(nic, 0.0), reached)
     up = [best.get(nic) for nic, state in compute.items() if state != "down"]
-    return None if not up or None in up else round(sum(b for b in up if b is not None), 3)
-
-
-def _both_nics(pair: Mapping[str, Any], compute: Mapping[str, str]) -> bool:
-    return not any(str(pair[end]).startswith("gpu") for end in ("a", "b"))
+    return None if not compute or None in up else round(sum(b for b in up if b is not None), 3)
 
 
 def _interned(value: object) -> str | None:

@@ -43,6 +43,11 @@ class Unlike(NamedTuple):
     accused: bool
     others: tuple[Other, ...]
 
+    @property
+    def unexplained(self) -> tuple[Other, ...]:
+        """The others whom no finding of their own accounts for."""
+        return tuple(other for other in self.others if not other.follows)
+
 
 class RailEnd(NamedTuple):
     """One cable's two ends: a port of a host and the switch port it reaches, and the leaf it should reach."""
@@ -174,3 +179,10 @@ class Fleet:
     job: Job | None = None
     states: dict[str, dict[str, str]] = field(default_factory=dict)  # host → rule → severity, hosts with findings only
     versions: tuple[str, ...] = ()  # of topocheck that wrote the reports
+
+    @property
+    def worst(self) -> str | None:
+        """The severity of the worst that was found on any node, in the cabling, or by comparing sisters."""
+        found = {group.severity for group in self.groups} | {fault.severity for fault in self.rails.faults}
+        found |= {"warning" for odd in self.unlike if odd.accused and odd.severity == "warning" and odd.unexplained}
+        return next((severity for severity in ("error", "warning", "info") if severity in found), None)

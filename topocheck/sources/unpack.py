@@ -42,11 +42,14 @@ class Limited:
 
 
 class Unpacked:
-    """The bytes behind a packed stream. `read` never raises: `problem` says why there are no more."""
+    """The bytes behind a packed stream. `read` never raises: `problem` says why there are no more. `most_times`: what
+    unpacks to more than so many times its size is taken for a bomb; None where nothing that is read is kept."""
 
-    def __init__(self, packed: Reader, kind: str, limit: int = MAX_UNPACKED_BYTES) -> None:
+    def __init__(
+        self, packed: Reader, kind: str, limit: int = MAX_UNPACKED_BYTES, most_times: int | None = _BOMB_RATIO
+    ) -> None:
         self.problem: str | None = None
-        self._kind, self._limit = kind, limit
+        self._kind, self._limit, self._most_times = kind, limit, most_times
         self._packed, self._packed_bytes, self._bytes = packed, 0, 0
         self._new = _DECODERS[kind]
         self._decoder = self._new()
@@ -63,8 +66,8 @@ class Unpacked:
         self._bytes += len(data)
         if self._bytes > self._limit:
             self.problem = f"unpacks to more than {self._limit >> 20} MB: the rest was not read"
-        elif self._bytes > max(_BOMB_FROM_BYTES, _BOMB_RATIO * self._packed_bytes):
-            self.problem = f"unpacks to more than {_BOMB_RATIO} times its size: the rest was not read"
+        elif self._most_times and self._bytes > max(_BOMB_FROM_BYTES, self._most_times * self._packed_bytes):
+            self.problem = f"unpacks to more than {self._most_times} times its size: the rest was not read"
         return data
 
     def _next(self, size: int) -> bytes:

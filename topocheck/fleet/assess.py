@@ -1,0 +1,151 @@
+"""Records and listings → Fleet: the whole answer over all nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from topocheck import __version__
+from topocheck.fleet.changes import compare
+from topocheck.fleet.choose import exclude, job
+from topocheck.fleet.groups import RANK, groups, states
+from topocheck.fleet.majority import unlike
+from topocheck.fleet.rails import rails
+from topocheck.fleet.reading import Reading
+from topocheck.fleet.record import Kind, NodeRecord
+from topocheck.fleet.records import Records
+from topocheck.fleet.report import Fleet, Rails, Unlike
+
+if TYPE_CHECKING:
+    from topocheck.names import NameSet
+
+_RAIL_RULES = ("RAIL001", "RAIL002", "RAIL004")
+VERDICTS = ("failed", "unknown", "degraded", "healthy")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user wants to know beside the reports themselves."""
+
+    expected: tuple[str, ...] = ()  # hosts
+    wanted: int | None = None  # nodes of a job
+    earlier: tuple[tuple[str, tuple[NodeRecord, ...]], ...] = ()  # name → records of then
+    patterns: tuple[NameSet, ...] = ()  # the policy's leaf switches of rail 0, rail 1, …
+
+
+def read(names: Sequence[str]) -> tuple[list[NodeRecord], Reading]:
+    """The records of everything that was named, each host once with its newest report; and the reading itself."""
+    reading, records = Reading(), Records()
+    newest: dict[str, NodeRecord] = {}
+    for document in reading.documents(names):
+        try:
+            record = records.record(document.data, document.origin, document.host)
+        except ValueError as error:
+            reading.count("torn", document.origin, str(error))
+            continue
+        other = newest.get(record.host)
+        if other is not None:
+            reading.count("duplicate", min(record, other, key=_time).origin, f"an older report of {record.host}")
+        newest[record.host] = record if other is None else max(other, record, key=_time)
+    return sorted(newest.values(), key=lambda n: n.host), reading
+
+
+def assess(nodes: Sequence[NodeRecord], reading: Reading, time: str, asked: Asked | None = None) -> Fleet:
+    """The fleet's report; `time` is now, UTC."""
+    asked = asked or Asked()
+    cabling = rails(nodes, reading.listings, asked.patterns)
+    hosts = [n.host for n in nodes] or sorted({end.host for f in cabling.faults for end in f.ends})
+    missing, unexpected = _expected(asked.expected, hosts)
+    odd = unlike(nodes)
+    by_verdict = {v: tuple(n.host for n in nodes if n.verdict == v) for v in VERDICTS}
+    verdict, reason = _verdict(by_verdict, cabling, odd, missing, seen=bool(nodes or reading.listings))
+    return Fleet(
+        version=__version__,
+        time=time,
+        verdict=verdict,
+        reason=reason,
+        hosts=tuple(hosts),
+        verdicts=by_verdict,
+        kinds=_kinds(nodes),
+        groups=groups(nodes, _said_by_rails(cabling)),
+        unlike=odd,
+        rails=cabling,
+        missing=missing,
+        unexpected=unexpected,
+        exclude=tuple(entry.host for entry in exclude(nodes, cabling)),
+        unread=reading.unread,
+        comparisons=tuple(compare(name, nodes, then) for name, then in asked.earlier),
+        job=None if asked.wanted is None else job(asked.wanted, nodes, cabling),
+        states=_states(nodes, cabling),
+        versions=tuple(sorted({n.version for n in nodes})),
+    )
+
+
+def _time(node: NodeRecord) -> str:
+    return node.time
+
+
+def _kinds(nodes: Iterable[NodeRecord]) -> tuple[tuple[Kind, int], ...]:
+    """The largest first."""
+    return tuple(Counter(n.kind for n in nodes).most_common())
+
+
+def _expected(expected: Sequence[str], hosts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Who is missing and who was not expected; a name without a domain is met by one with any."""
+    if not expected:
+        return (), ()
+    seen, short = set(hosts), {host.partition(".")[0] for host in hosts}
+    wanted = set(expected)
+    missing = tuple(host for host in expected if host not in seen and ("." in host or host not in short))
+    return missing, tuple(host for host in hosts if host not in wanted and host.partition(".")[0] not in wanted)
+
+
+def _said_by_rails(cabling: Rails) -> frozenset[tuple[str, str]]:
+    """(host, rule) of what a node saw alone and the fleet sees with its reason."""
+    hosts = {end.host for fault in cabling.faults if fault.rule in _RAIL_RULES for end in fault.ends}
+    return frozenset((host, rule) for host in hosts for rule in _RAIL_RULES)
+
+
+def _states(nodes: Iterable[NodeRecord], cabling: Rails) -> dict[str, dict[str, str]]:
+    found = states(nodes)
+    for fault in cabling.faults:
+        for host in {end.host for end in fault.ends}:
+            of_host = found.setdefault(host, {})
+            of_host[fault.rule] = min(fault.severity, of_host.get(fault.rule, "info"), key=RANK.__getitem__)
+    return found
+
+
+def _verdict(
+    by_verdict: Mapping[str, Sequence[str]], cabling: Rails, odd: Sequence[Unlike], missing: Sequence[str], seen: bool
+) -> tuple[str, str]:
+    """The first that fits, as for a node; a node without an answer makes the fleet's unknown unless one failed."""
+    severities = Counter(fault.severity for fault in cabling.faults)
+    reasons = {
+        "failed": {"node failed": len(by_verdict["failed"]), "cabling error": severities["error"]},
+        "unknown": {"node without a report": len(missing), "node unknown": len(by_verdict["unknown"])},
+        "degraded": {
+            "node degraded": len(by_verdict["degraded"]),
+            "cabling warning": severities["warning"],
+            "node unlike its sisters": len(_accused(odd)),
+        },
+    }
+    if not seen:
+        return "unknown", "no report was read"
+    for verdict, counts in reasons.items():
+        if any(counts.values()):
+            return verdict, ", ".join(_counted(count, words) for words, count in counts.items() if count)
+    return "healthy", "no fault on any node"
+
+
+def _accused(odd: Iterable[Unlike]) -> set[str]:
+    """Hosts whose hardware is not as their sisters', where no finding of their own says so."""
+    others = [other for u in odd if u.accused and u.severity != "info" for other in u.unexplained]
+    return {host for other in others for host in other.hosts}
+
+
+def _counted(count: int, words: str) -> str:
+    """ "3 nodes failed", "1 cabling error"."""
+    noun, rest = words.split(" ", 1) if words.startswith("node") else (words, "")
+    return " ".join(filter(None, (str(count), noun if count == 1 else f"{noun}s", rest)))

@@ -1,0 +1,169 @@
+"""Streams of bytes → reports and fabric listings. A line that is no report costs that line, and is counted.
+
+A report is a line of JSON, alone in its file or among others, with srun's or clush's label before it ("3: {…}",
+"gpu017: {…}"), or a file of indented JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from topocheck.fleet.report import Unread
+from topocheck.fleet.streams import Stream, streams
+from topocheck.sources.reading import decode, printable
+
+if TYPE_CHECKING:
+    from topocheck.fleet.fabric import Listing
+
+SCHEMA = "topocheck.node/1"
+_CHUNK_BYTES = 1 << 20
+_LINE_BYTES = 16 << 20  # a report of 8 GPUs and 32 NICs has 160 KB
+_LISTING_BYTES = 256 << 20  # 10,000 nodes of 8 ports take 40 MB
+_MOST_EXAMPLES = 10
+_LABEL = re.compile(rb"\s*([\w.-]{1,255}):\s*(?=[{\[])")
+_BANNER = re.compile(rb"-{3,}\s*$")  # clush -b frames what nodes say
+
+
+class Document(NamedTuple):
+    """A report; `host` is what its node goes by if it names none."""
+
+    origin: str
+    host: str
+    data: dict[str, Any]
+
+
+class Reading:
+    """Reads once; afterwards `listings` holds the fabric listings and `unread` what was no report."""
+
+    def __init__(self) -> None:
+        self.listings: list[Listing] = []
+        self._counts = dict.fromkeys(("torn", "duplicate", "schema", "foreign"), 0)
+        self._examples: list[str] = []
+
+    @property
+    def unread(self) -> Unread:
+        """The counts, and the first of each in words."""
+        return Unread(**self._counts, examples=tuple(self._examples))
+
+    def count(self, what: str, origin: str, why: str) -> None:
+        """One line or file more that was no report."""
+        self._counts[what] += 1
+        if len(self._examples) < _MOST_EXAMPLES:
+            self._examples.append(f"{origin}: {why}")
+
+    def documents(self, names: Sequence[str]) -> Iterator[Document]:
+        """Every report in what was named, in order."""
+        for stream in streams(names, lambda name, why: self.count("foreign", printable(name), why)):
+            head = _Head(stream)
+            if head.binary:
+                self.count("foreign", stream.origin, "binary, not text")
+            elif not self._is_listing(head, stream.origin):
+                yield from self._of_lines(head, stream)
+
+    def _is_listing(self, head: _Head, origin: str) -> bool:
+        """Takes it if it is one."""
+        start = head.bytes.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        if start in (b"{", b"[") or _LABEL.match(head.bytes):
+            return False
+        from topocheck.fleet.fabric import listing
+
+        if listing(decode(head.bytes) or "", origin) is None:
+            return False
+        found = listing(decode(head.rest(_LISTING_BYTES)) or "", origin)
+        if found is not None:
+            self.listings.append(found)
+        return True
+
+    def _of_lines(self, head: _Head, stream: Stream) -> Iterator[Document]:
+        indented: list[bytes] = []  # lines of a report that is written over several
+        size = 0
+        for number, line in enumerate(_lines(head.read), 1):
+            where = f"{stream.origin}:{number}" if number > 1 or not indented else stream.origin
+            text = (line or b"").strip(b"\xef\xbb\xbf \t\r\n")
+            if line is None:
+                self.count("torn", where, f"longer than {_LINE_BYTES >> 20} MB")
+            elif indented or text in (b"{", b"["):
+                indented.append(line)
+                size += len(line)
+                if (text == b"}" and line[:1] == b"}") or text == b"]" or size > _LINE_BYTES:
+                    yield from self._read(b"\n".join(indented), stream.origin, stream.stem)
+                    indented, size = [], 0
+            elif text and not _BANNER.match(text):
+                yield from self._read(text, where, f"{stream.stem}:{number}" if number > 1 else stream.stem)
+        if indented:
+            yield from self._read(b"\n".join(indented), stream.origin, stream.stem)
+
+    def _read(self, text: bytes, where: str, host: str) -> Iterator[Document]:
+        label = _LABEL.match(text)
+        if label:
+            text = text[label.end() :]
+            host = host if label[1].isdigit() else label[1].decode("ascii", "replace")
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            started = text[:1] in (b"{", b"[")
+            why = f"cut off or damaged JSON ({error})" if started else f"no report: {_shown(text)}"
+            self.count("torn" if started else "foreign", where, why)
+            return
+        for entry in data if isinstance(data, list) else [data]:
+            if isinstance(entry, dict) and entry.get("schema") == SCHEMA:
+                yield Document(where, host, entry)
+            else:
+                self._not_ours(entry, where)
+
+    def _not_ours(self, entry: object, where: str) -> None:
+        schema = entry.get("schema") if isinstance(entry, dict) else None
+        if not isinstance(schema, str) or not schema.startswith("topocheck."):
+            self.count("foreign", where, "JSON, but no topocheck report")
+        elif schema.startswith("topocheck.capture/"):
+            self.count("schema", where, "a capture: run `topocheck node --from` on it, --format json")
+        else:
+            self.count("schema", where, f"{_shown(schema.encode())}: this version reads {SCHEMA}")
+
+
+class _Head:
+    """A stream's first bytes, and the whole stream after all."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._read: Callable[[int], bytes] = stream.reader.read
+        self.bytes = self._read(_CHUNK_BYTES)
+        self._ahead = self.bytes
+        self.binary = bool(self.bytes) and decode(self.bytes) is None
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes, none at the end."""
+        if self._ahead:
+            data, self._ahead = self._ahead, b""
+            return data
+        return self._read(size)
+
+    def rest(self, limit: int) -> bytes:
+        """All of it, as far as the limit."""
+        data = bytearray()
+        while len(data) < limit and (more := self.read(_CHUNK_BYTES)):
+            data += more
+        return bytes(data)
+
+
+def _lines(read: Callable[[int], bytes]) -> Iterator[bytes | None]:
+    """Lines without their ends; None for one that is too long to be a report."""
+    parts: list[bytes] = []
+    size = 0
+    while chunk := read(_CHUNK_BYTES):
+        first, *others = chunk.split(b"\n")
+        size += len(first)
+        if size <= _LINE_BYTES:
+            parts.append(first)
+        for line in others:
+            yield b"".join(parts) if size <= _LINE_BYTES else None
+            parts, size = [line], len(line)
+    if size:
+        yield b"".join(parts) if size <= _LINE_BYTES else None
+
+
+def _shown(text: bytes) -> str:
+    shown = printable(text[:60].decode("utf-8", "replace"))
+    return f"{shown}…" if len(text) > 60 else shown
