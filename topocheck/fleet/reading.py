@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from topocheck.fleet.pieces import joined
 from topocheck.fleet.report import Unread
 from topocheck.fleet.streams import Stream, streams
 from topocheck.sources.reading import decode, printable
@@ -80,7 +81,10 @@ class Reading:
     def _of_lines(self, head: _Head, stream: Stream) -> Iterator[Document]:
         indented: list[bytes] = []  # lines of a report that is written over several
         size = 0
-        for number, line in enumerate(_lines(head.read), 1):
+        for number, line in joined(enumerate(_lines(head.read), 1), _LINE_BYTES):
+            if indented[:1] == [b"{"] and line and line.startswith(b'{"'):  # the indented one was cut off
+                yield from self._read(b"\n".join(indented), stream.origin, stream.stem)
+                indented, size = [], 0
             where = f"{stream.origin}:{number}" if number > 1 or not indented else stream.origin
             text = (line or b"").strip(b"\xef\xbb\xbf \t\r\n")
             if line is None:

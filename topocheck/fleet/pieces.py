@@ -1,0 +1,61 @@
+"""Labelled lines put together again. `srun -l` cuts what a task prints into pieces of a kilobyte and writes its label
+before each; those of all tasks come mixed: "3: {…", "0: {…", "3: …}". Without -l they cannot be told apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+_LABEL = re.compile(rb"\s{0,16}([\w.-]{1,255}): ")
+_PIECE_BYTES = 1024
+_START = b'{"schema"'  # what a report begins with
+_Line = tuple[int, bytes | None]
+
+
+class _Begun:
+    """A line whose end has not been seen."""
+
+    def __init__(self, number: int, line: bytes, text: bytes) -> None:
+        self.number, self.first = number, len(text)
+        self._parts = [line]
+        self._size = len(line)
+
+    def add(self, text: bytes, most: int) -> None:
+        """The next piece; of a line that is too long none is kept."""
+        self._size += len(text)
+        if self._size <= most:
+            self._parts.append(text)
+        else:
+            self._parts = []
+
+    def line(self) -> _Line:
+        """What there is of it, with its label; None if it is too long."""
+        return self.number, b"".join(self._parts) if self._parts else None
+
+
+def joined(lines: Iterable[_Line], most: int) -> Iterator[_Line]:
+    """Numbered lines, those in pieces as one line with the number of its first piece; None for more than `most` bytes.
+
+    >>> list(joined(enumerate([b'0: {"a":', b'1: {"schema"', b"0: 1}", b"a note", b"1: }"]), 99))
+    [(0, b'0: {"a":1}'), (3, b'a note'), (1, b'1: {"schema"}')]
+    """
+    begun: dict[bytes, _Begun] = {}
+    for number, line in lines:
+        label = _LABEL.match(line) if line and line[:1] != b"{" else None
+        if label is None or line is None:
+            yield number, line
+            continue
+        name, text = label[1], line[label.end() :].rstrip(b"\r")
+        open_ = begun.get(name)
+        if open_ is not None and not text.startswith(_START):
+            open_.add(text, most)
+            if len(text) < open_.first:
+                yield begun.pop(name).line()
+        else:
+            if open_ is not None:
+                yield begun.pop(name).line()
+            if text[:1] == b"{" and (len(text) == _PIECE_BYTES or not text.endswith(b"}")):
+                begun[name] = _Begun(number, line, text)
+            else:
+                yield number, line
+    yield from (one.line() for one in begun.values())
