@@ -9,6 +9,8 @@ import pytest
 from topocheck.check import check
 from topocheck.cli import run
 from topocheck.errors import UsageError
+from topocheck.gate.grounds import grounds_of
+from topocheck.policy import Policy
 
 HEALTHY = str(nodes.healthy("hgx-h100"))
 LSPCI = str(nodes.healthy("hgx-h100") / "lspci_-D_-nn_-vv")
@@ -116,6 +118,17 @@ def test_a_nic_that_left_is_an_error(baseline, faulty):
     finding = only(check(gone, policy=baseline()).report, "NET005")
     assert (finding.severity, finding.expected_from, finding.subjects) == ("error", "baseline", ("0000:dc:00.0",))
     assert finding.price.loss == pytest.approx(1 / 8, abs=0.0006)
+
+
+def test_all_nics_gone_at_once_are_an_error_that_fails_no_job(baseline, tmp_path):
+    """rules.md: what hits every device of its kind the gate holds to a warning."""
+    functions = Path(LSPCI).read_text().split("\n\n")
+    (tmp_path / "lspci_-D_-nn_-vv").write_text("\n\n".join(f for f in functions if "[15b3:" not in f))
+    checked = check(str(tmp_path / "lspci_-D_-nn_-vv"), policy=baseline())
+    finding = only(checked.report, "NET005")
+    assert (finding.severity, finding.expected_from, len(finding.subjects)) == ("error", "baseline", 8)
+    grounds, held = grounds_of(checked.topology, checked.report.findings, Policy())
+    assert not grounds and "NET005" in held[0]
 
 
 def test_a_folder_has_a_baseline_for_each_host(baseline, faulty, tmp_path):

@@ -17,7 +17,7 @@ LAYERS = (
     ("policy", "baseline"),
     ("report", "toml_file", "exits"),
     ("rules", "pricing", "follows"),
-    ("judging",),
+    ("judging", "absent"),
     ("finding",),
     ("cabling", "missing"),
     ("patches", "nearness", "nvlink", "nccl", "as_built"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,58 @@ def test_fewer_efa_alike_for_all_were_attached_so(tmp_path: Path) -> None:
     checked = changed(tmp_path, "p5-vm", lspci, drop=("ib*", "rdma_link", "fi_info*", "dmesg"))
     assert len(checked.topology.compute_nics) == 16
     assert [f.rule for f in checked.report.findings if f.severity != "info"] == []
+
+
+def without_functions(node: str, pattern: str) -> nodes.Change:
+    """The node's lspci without the functions whose first line holds the pattern."""
+    functions = (nodes.healthy(node) / "lspci_-D_-nn_-vv").read_text().split("\n\n")
+    kept = [f for f in functions if not re.search(pattern, f.lstrip().partition("\n")[0])]
+    assert len(kept) < len(functions)
+    return nodes.Change("lspci_-D_-nn_-vv", text="\n\n".join(kept))
+
+
+def missing_nics(checked: Checked) -> list[tuple[str, str | None]]:
+    return [(f.severity, f.expected_from) for f in checked.report.findings if f.rule == "NET005"]
+
+
+NO_RDMA = ("ib*", "rdma_link", "dmesg", "nvidia-smi_topo_-m")
+
+
+def test_no_nic_at_all_on_a_machine_that_has_some(tmp_path: Path) -> None:
+    bare = without_functions("dgx-a100", r"\[15b3:")
+    checked = changed(tmp_path / "host", "dgx-a100", bare, drop=NO_RDMA)
+    assert missing_nics(checked) == [("error", "platform")] and checked.report.verdict == "failed"
+    given = nodes.Change("run/.containerenv", text="engine=podman\n")
+    assert missing_nics(changed(tmp_path / "container", "dgx-a100", bare, given, drop=NO_RDMA)) == []
+
+
+def test_without_a_list_of_the_bus_no_nic_is_missing(tmp_path: Path) -> None:
+    checked = changed(tmp_path, "dgx-a100", drop=(*NO_RDMA, "lspci*"))
+    assert missing_nics(checked) == []
+    assert "the 8 of DGX A100" in next(s.reason for s in checked.report.skipped if s.rule == "NET005")
+
+
+def test_a_p5_without_any_efa_was_launched_so(tmp_path: Path) -> None:
+    bare = without_functions("p5-vm", r"\[1d0f:efa")
+    checked = changed(tmp_path, "p5-vm", bare, drop=("ib*", "rdma_link", "fi_info*", "dmesg"))
+    assert missing_nics(checked) == [("info", "platform")] and checked.report.verdict == "healthy"
+
+
+def test_lan_cards_without_rdma_devices_are_no_fault(tmp_path: Path) -> None:
+    """Who runs no RDMA on an Ethernet card needs no device for it; a card of EFA or InfiniBand is for nothing else."""
+    none = nodes.Change("ibv_devinfo_-v", text="No IB devices found\n")
+    drop = ("ibstat", "ibdev2netdev", "nvidia-smi_topo_-m")
+    lspci = (nodes.healthy("hgx-h100-roce") / "lspci_-D_-nn_-vv").read_text()
+    lan = nodes.Change(
+        "lspci_-D_-nn_-vv", text=lspci.replace("Infiniband controller [0207]", "Ethernet controller [0200]")
+    )
+    ethernet = changed(tmp_path / "ethernet", "hgx-h100-roce", none, lan, drop=(*drop, "show_gids", "lldpctl*"))
+    assert all(n.id == n.bdf for n in ethernet.topology.nics) and missing_nics(ethernet) == []
+    drop = (*drop, "ibstatus", "rdma_link")
+    infiniband = changed(tmp_path / "infiniband", "hgx-h100", none, drop=drop)
+    assert missing_nics(infiniband) == [("warning", "equals")]
+    inside = nodes.Change("run/.containerenv", text="engine=podman\n")
+    assert missing_nics(changed(tmp_path / "inside", "hgx-h100", none, inside, drop=drop)) == []
 
 
 def test_fewer_gpus_in_a_vm_are_a_note(tmp_path: Path) -> None:

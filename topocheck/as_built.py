@@ -12,6 +12,8 @@ from topocheck.facts import PciFunction
 from topocheck.graph import Device, Topology
 from topocheck.hardware.pci_ids import is_gpu, is_rdma_nic
 
+_INFINIBAND = "0207"  # class of a function that is no Ethernet port as well
+
 
 class NicsShort(NamedTuple):
     """How many compute NICs are missing, and the GPUs that have fewer of their own than the platform gives them."""
@@ -44,6 +46,17 @@ def nics_short(node: Topology, unbound: int = 0) -> NicsShort | None:
     if platform.launch and (platform.compute_nics < platform.gpus or len(short) == len(node.gpus)):
         return None
     return NicsShort(missing, short if len(short) < len(node.gpus) else ())
+
+
+def silent_functions(node: Topology) -> list[PciFunction]:
+    """The functions of the compute NICs where a tool that lists RDMA devices found none: those that serve RDMA alone,
+    or that the platform has for it. Without a driver they are GPU003's; in a container the devices are the host's."""
+    machine, platform = node.machine, node.platform
+    if not machine.no_rdma_device or machine.container or any(n.id != n.bdf for n in node.nics):
+        return []
+    of_platform = platform is not None and platform.compute_nics is not None
+    functions = [n.pci for n in node.compute_nics if n.pci and (of_platform or n.efa or n.pci.class_id == _INFINIBAND)]
+    return [f for f in functions if not (f.driver_shown and f.driver is None) and "vfio" not in (f.driver or "")]
 
 
 def unbound_functions(node: Topology) -> list[PciFunction]:

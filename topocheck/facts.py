@@ -243,11 +243,11 @@ class Host:
     open_driver: bool | None = None
     fabric_manager: str | None = None
     modules: frozenset[str] | None = None
-    iommu_type: str | None = None
     driver_error: str | None = None  # NVML cannot start: its own words
     driver_hung: str | None = None  # what was asked of the driver in vain: "nvidia-smi -L: no answer within 19 s"
     cpu_count: int | None = None
     numa_balancing: int | None = None  # the sysctl: 0 off, bit 0 balancing, bit 1 memory tiering
+    no_rdma_device: bool | None = None  # a tool that lists RDMA devices found none
     peermem: bool | None = None  # a module that lets NICs reach GPU memory is loaded
     nccl_environ: tuple[tuple[str, str], ...] | None = None  # NCCL_* of the environment or of nccl.conf
     allowed_cpus: str | None = None  # of this process, in the kernel's form

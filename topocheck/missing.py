@@ -44,9 +44,9 @@ def gone_gpus(node: Topology) -> Gone | None:
 
 
 def gone_nics(node: Topology) -> Gone | None:
-    """Compute NICs that are neither on the bus nor a device any more; None where no NIC is listed at all."""
+    """Compute NICs that are neither on the bus nor a device any more; None where no input lists NICs."""
     baseline = node.expected.baseline
-    if baseline is None or not node.nics:
+    if baseline is None or not (node.nics or node.whole_pci):
         return None
     here = {name for nic in node.nics for name in (nic.id, nic.bdf) if name} | set(node.functions)
     return _gone(baseline.name, baseline.compute_nics, len(node.compute_nics), here)

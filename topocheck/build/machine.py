@@ -38,6 +38,7 @@ def machine_of(hosts: Iterable[Host]) -> Machine:
         driver_error_line=error.line if error else None,
         driver_hung=host.driver_hung,
         fabric_manager=host.fabric_manager,
+        no_rdma_device=bool(host.no_rdma_device),
         modules=host.modules,
         numa_balancing=host.numa_balancing,
         kernel_log=any(h.witness == "dmesg" for h in known),

@@ -33,7 +33,8 @@ def grounds_of(node: Topology, findings: Iterable[Finding], policy: Policy) -> G
     for finding in sorted(errors, key=lambda f: f.effect == "slows"):
         if finding.rule in everywhere:
             named = policy.severity.get(finding.rule) == "error"
-            if not named and everywhere[finding.rule] & {d.id for d in _hit(node, finding)}:
+            all_gone = finding.rule == "NET005" and not node.compute_nics
+            if not named and (all_gone or everywhere[finding.rule] & {d.id for d in _hit(node, finding)}):
                 held.append(f"held to a warning, it is so on all of its kind: {line_of(finding)}")
             else:
                 grounds += _of_path(node, finding)

@@ -32,16 +32,17 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from topocheck.facts import Fact
+from topocheck.facts import Fact, Host
 from topocheck.probes import rdma_draft as rdma
 from topocheck.probes.lines import Line, is_prompt, lines, sniffed
+from topocheck.probes.silence import NO_RDMA_DEVICE
 
 INPUT = "ibv_devinfo -v"
 COMMANDS: tuple[str, ...] = ("ibv_devinfo -v",)
 PATHS: tuple[str, ...] = ()
 NAME = r"ibv_devinfo"
 
-_HEADER = re.compile(r"^[^\S\n]*hca_id:[^\S\n]{0,80}[\w.-]{1,64}[^\S\n]*$", re.MULTILINE)
+_HEADER = re.compile(rf"^[^\S\n]*hca_id:[^\S\n]{{0,80}}[\w.-]{{1,64}}[^\S\n]*$|^{NO_RDMA_DEVICE}$", re.MULTILINE)
 _GID = re.compile(r"GID\[ *(\d{1,4})\]")
 _VERSION = re.compile(r", (?:IB/)?RoCE (v[12])$")
 _NVIDIA, _AMAZON = "15b3", "1d0f"
@@ -67,7 +68,7 @@ _PORT: dict[str, Field] = {
 
 
 def sniff(text: str) -> bool:
-    """Whether a line opens a device as ibv_devinfo does."""
+    """Whether a line opens a device as ibv_devinfo does, or says that there is none."""
     return sniffed(_HEADER, text)
 
 
@@ -84,7 +85,8 @@ def parse(text: str) -> Iterable[Fact]:
             device = devices.named(value, line.evidence(INPUT))
             port = lanes = None
         elif device is None:
-            continue
+            if line.text == NO_RDMA_DEVICE:
+                yield Host(INPUT, no_rdma_device=True, line=line.evidence(INPUT))
         elif key == "port" and value.isdecimal():
             port, lanes = device.port(int(value[:4])), None
         elif is_prompt(line.text):

@@ -1,5 +1,5 @@
 """
-A compute NIC is gone: the baseline has it, a minority of the GPUs has none, or a NIC function has no RDMA device.
+A compute NIC is gone: the platform or the baseline has it, a minority of the GPUs has none, or no RDMA device is there.
 
 Why it costs: the GPU shares another's NIC; the node has one NIC less, and a rail is broken.
 
@@ -7,7 +7,8 @@ Usual cause: the card fell off the bus, a slot without power, a driver that did 
 
 Repair: look for the card in lspci and the kernel log; reseat it, load the driver.
 
-Silent when: the node has fewer NICs than GPUs by design; a container or VM was given a part; no NIC is listed at all.
+Silent when: the node has fewer NICs than GPUs by design; a container or VM was given a part; no input lists NICs. A
+cloud machine whose NICs are attached at its launch is told of none as info.
 """
 
 from __future__ import annotations
@@ -15,42 +16,62 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from topocheck.as_built import NicsShort, nics_short, unbound_functions
-from topocheck.facts import PciFunction
+from topocheck.absent import AbsentNics
+from topocheck.as_built import NicsShort, nics_short, silent_functions, unbound_functions
+from topocheck.facts import Evidence, PciFunction
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import Topology
 from topocheck.hardware.platforms import Platform
 from topocheck.missing import Gone, gone_nics, without_own
-from topocheck.model import Scenario
 from topocheck.nearness import flat_tree, row_of, why_not
-from topocheck.patches import AddNic
 
 ID = "NET005"
 NAME = "nic-missing"
+_REPAIR = "Look for the card in lspci and the kernel log; reseat it, load its driver"
 
 
 def check(node: Topology) -> Iterator[Answer]:
     """Functions of the compute kind without an RDMA device; GPUs without a NIC while most have their own."""
     if gone := gone_nics(node):
         yield _gone_finding(node, gone)
-        return
-    reason = why_not(node)
-    if reason:
-        yield NotApplicable(reason)
-        return
+    elif reason := why_not(node):
+        yield _none(node, reason)
+    elif silent := silent_functions(node):
+        yield _unbound_finding(node, silent)
+    else:
+        yield from _of_some(node)
+
+
+def _none(node: Topology, reason: str) -> Answer:
+    """No NIC at all: said where the platform has some, and the list of the bus is whole."""
+    platform = node.platform
+    wanted = platform.compute_nics if platform and node.gpus and not node.nics and not node.machine.container else None
+    if platform is None or not wanted:
+        return NotApplicable(reason)
+    if not node.whole_pci:
+        return Skip(f"{reason}, and no whole list of the bus: whether the {wanted} of {platform.name} are there")
+    given = platform.launch or bool(node.machine.virtual)
+    message = f"no RDMA NIC is on the bus, {platform.name} has {wanted}{' if attached at its launch' * given}"
+    lines = _lines(node.machine.lines.get("product"))
+    return _absent(node, "info" if given else "error", (), message, (), lines, "platform")
+
+
+def _of_some(node: Topology) -> Iterator[Answer]:
     unbound = unbound_functions(node)
-    for function in unbound:
-        yield _unbound_finding(node, function)
+    yield from (_unbound_finding(node, [function]) for function in unbound)
     if (short := nics_short(node, len(unbound))) and node.platform:
         yield _short_finding(node, short, node.platform)
         return
     if flat_tree(node) or unbound:
         return
-    without = without_own(node)
+    without = tuple(without_own(node))
     if without and any(n.tie_unsure for n in node.compute_nics):
         yield Skip("NICs are tied to PCI functions by order alone, among cards of several models", partial=True)
     elif without and 2 * len(without) < len(node.gpus):
-        yield _minority_finding(node, tuple(without))
+        one, have = len(without) == 1, len(node.gpus) - len(without)
+        whose = "has no compute NIC of its own" if one else "have no compute NIC of their own"
+        message = f"{', '.join(without)} {whose}, {have} GPUs have one"
+        yield _absent(node, "warning", without, message, without, row_of(node, node.by_id[without[0]]), "equals")
 
 
 def _short_finding(node: Topology, short: NicsShort, platform: Platform) -> Finding:
@@ -58,62 +79,42 @@ def _short_finding(node: Topology, short: NicsShort, platform: Platform) -> Find
     count = f"{len(node.compute_nics)} compute NICs, {platform.name} has {platform.compute_nics}"
     said = f"{', '.join(short.gpus)} {has} fewer NICs than the others ({count})" if short.gpus else count
     gpus = (short.gpus * short.missing)[: short.missing]
-    line = node.machine.lines.get("product")
     rows = row_of(node, node.by_id[short.gpus[0]] if short.gpus else node.gpus[0])
-    found = _absent(node, "error", short.gpus, said, gpus)
-    return replace(found, evidence=(*rows, *((line,) if line else ())), expected_from="platform")
+    lines = _lines(*rows, node.machine.lines.get("product"))
+    return _absent(node, "error", short.gpus, said, gpus, lines, "platform")
 
 
 def _gone_finding(node: Topology, gone: Gone) -> Finding:
-    of = node.expected.before(f"{gone.before} compute NICs")
-    message = f"{gone.words('compute NICs')}: gone, not on the bus{of}"
-    found = _absent(node, "error", gone.subjects, message, tuple(without_own(node)))
-    return replace(found, evidence=gone.evidence, expected_from="baseline")
-
-
-def _minority_finding(node: Topology, without: tuple[str, ...]) -> Finding:
-    one = len(without) == 1
-    message = (
-        f"{', '.join(without)} {'has' if one else 'have'} no compute NIC of {'its' if one else 'their'} own, "
-        f"{len(node.gpus) - len(without)} GPUs have one"
-    )
-    found = _absent(node, "warning", without, message, without)
-    return replace(found, evidence=row_of(node, node.by_id[without[0]]), expected_from="equals")
+    message = f"{gone.words('compute NICs')}: gone, not on the bus"
+    message += node.expected.before(f"{gone.before} compute NICs")
+    return _absent(node, "error", gone.subjects, message, tuple(without_own(node)), gone.evidence, "baseline")
 
 
 def _absent(
-    node: Topology, severity: Severity, subjects: tuple[str, ...], message: str, gpus: tuple[str, ...]
+    node: Topology,
+    severity: Severity,
+    subjects: tuple[str, ...],
+    message: str,
+    gpus: tuple[str, ...],
+    lines: tuple[Evidence, ...],
+    expected_from: str,
 ) -> Finding:
-    """NICs that are not there; `gpus` are those that lack them, once for each NIC."""
-    like = node.compute_nics[0].id if node.compute_nics else None
-    return Finding(
-        rule=ID,
-        name=NAME,
-        severity=severity,
-        subjects=subjects,
-        message=message,
-        repair="Look for the card in lspci and the kernel log; reseat it, load its driver",
-        evidence=(),
-        patches=tuple(AddNic(gpu, like) for gpu in gpus),
-        scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", g) for g in dict.fromkeys(gpus))),
-        price_kind="computed" if gpus else "unknown",
-        covers=frozenset(gpus),
-    )
+    return AbsentNics(ID, NAME, severity, subjects, message, _REPAIR, lines, expected_from, gpus).finding(node)
 
 
-def _unbound_finding(node: Topology, function: PciFunction) -> Finding:
-    line = function.lines.get("header")
+def _unbound_finding(node: Topology, functions: list[PciFunction]) -> Finding:
     baseline = node.expected.baseline
-    before = baseline is not None and any(d.bdf == function.bdf for d in baseline.compute_nics)
-    return Finding(
-        rule=ID,
-        name=NAME,
-        severity="error" if before else "warning",
-        subjects=(function.bdf,),
-        message=f"{function.bdf} is a card of the compute kind, but no RDMA device stands for it"
-        + (node.expected.before("one did") if before else ""),
-        repair="Load its driver (mlx5_core, mlx5_ib) and look into the kernel log why it did not bind",
-        evidence=(line,) if line else (),
-        expected_from="baseline" if before else "equals",
-        price_kind="unknown",
-    )
+    names = tuple(f.bdf for f in functions)
+    before = baseline is not None and any(d.bdf in names for d in baseline.compute_nics)
+    said = "is a card of the compute kind, but no RDMA device stands for it"
+    if more := len(names) - 1:
+        said = f"and {more} more are compute NICs, but no RDMA device stands for any of them"
+    message = f"{names[0]} {said}" + (node.expected.before("one did") if before else "")
+    lines = _lines(node.machine.lines.get("no_rdma_device"), functions[0].lines.get("header"))
+    severity: Severity = "error" if before else "warning"
+    found = _absent(node, severity, names, message, (), lines, "baseline" if before else "equals")
+    return replace(found, repair="Load its driver (mlx5_ib, efa) and look into the kernel log why it did not bind")
+
+
+def _lines(*lines: Evidence | None) -> tuple[Evidence, ...]:
+    return tuple(line for line in lines if line)

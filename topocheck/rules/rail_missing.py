@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from topocheck.absent import AbsentNics
 from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import Topology
-from topocheck.model import Scenario
 from topocheck.nearness import UNPLACED, Service, no_distance, row_of, services
-from topocheck.patches import AddNic
 
 ID = "RAIL003"
 NAME = "rail-missing"
+_REPAIR = "Add NICs under these GPUs' switches, or give jobs the GPUs that have one"
 
 
 def check(node: Topology) -> Iterator[Answer]:
@@ -46,19 +46,9 @@ def check(node: Topology) -> Iterator[Answer]:
 def _finding(node: Topology, without: list[Service], with_own: int) -> Finding:
     gpus = tuple(s.gpu.id for s in without)
     one = len(gpus) == 1
-    like = node.compute_nics[0].id
-    return Finding(
-        rule=ID,
-        name=NAME,
-        severity="warning",
-        subjects=gpus,
-        message=f"{', '.join(gpus)} {'has' if one else 'have'} no compute NIC on {'its' if one else 'their'} switch, "
-        f"{with_own} GPUs have one",
-        repair="Add NICs under these GPUs' switches, or give jobs the GPUs that have one",
-        evidence=tuple(line for s in without for line in row_of(node, s.gpu)),
-        expected_from="equals",
-        patches=tuple(AddNic(gpu, like) for gpu in gpus),
-        scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", g) for g in gpus)),
-        price_kind="computed",
-        covers=frozenset(gpus),
+    message = (
+        f"{', '.join(gpus)} {'has' if one else 'have'} no compute NIC on {'its' if one else 'their'} switch, "
+        f"{with_own} GPUs have one"
     )
+    rows = tuple(line for s in without for line in row_of(node, s.gpu))
+    return AbsentNics(ID, NAME, "warning", gpus, message, _REPAIR, rows, "equals", gpus).finding(node)
