@@ -48,3 +48,21 @@ _MOST_GBIT_PER_S = {
 def most_gbit_per_s(pci_id: str | None, device_type: str | None) -> float | None:
     """The rate of one port of a card's model; None for a model not in the table."""
     return _MOST_GBIT_PER_S.get(pci_id or "") or _MOST_GBIT_PER_S.get(device_type or "")
+
+
+# Nominal rate of one lane by the name that InfiniBand tools print, Gb/s: what sysfs's `rate` counts with
+# ("200 Gb/sec (4X HDR)"), encoding taken off; iblinkinfo prints the signalling rate of some instead (53.125 for HDR).
+_LANE_GBIT_PER_S = {
+    "SDR": 2.5, "DDR": 5.0, "QDR": 10.0, "FDR10": 10.0, "FDR": 14.0, "EDR": 25.0, "HDR": 50.0, "NDR": 100.0,
+    "XDR": 200.0,
+}  # fmt: skip
+
+
+def ib_rate_gbit_per_s(width: int | None, speed: str | None) -> float | None:
+    """The rate of an InfiniBand link by its lanes and the name of its speed.
+
+    >>> ib_rate_gbit_per_s(4, "NDR"), ib_rate_gbit_per_s(4, "???")
+    (400.0, None)
+    """
+    lane = _LANE_GBIT_PER_S.get(speed or "")
+    return width * lane if width and lane else None

@@ -1,6 +1,7 @@
 """`iblinkinfo`, in blocks or `-l`: the links of the fabric, from the CAs' and from the switches' side.
 
-Blocks name the far end by LID and description, so a switch's block gives no GUID of the CA.
+Blocks name the far end by LID and description; whose LID that is tells the far end's own block. Lines of `-l` do not
+say whether an end is a CA or a switch: one GUID on several ports is a switch.
 
     CA: gpu01 mlx5_0:
           0xa088c20300ab1301     12    1[  ] ==( 4X       106.25 Gbps Active/  LinkUp)==>      73    1[  ] "leaf01" ( )
@@ -14,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from topocheck.facts import Fact, Host
-from topocheck.probes.ibnetdiscover import Cable, cablings
+from topocheck.probes.ib_links import End, Link, cablings, end
 from topocheck.probes.lines import Line, lines, sniffed
 
 INPUT = "iblinkinfo"
@@ -27,8 +28,16 @@ _SNIFF = re.compile(
     re.MULTILINE,
 )
 _BLOCK = re.compile(r"(CA|Switch|Router): (?:0x([0-9a-f]{16}) )?(.{1,200}):$")
-_END = r'(?:0x([0-9a-f]{16})\s+)?(?:"([^"]{0,200})"\s+)?(\d{1,5})\s+(\d{1,3})\[[^\]]{0,20}\]'
-_LINK = re.compile(rf'{_END}\s+==\([^)]{{0,120}}\)==>\s+{_END}\s+"([^"]{{0,200}})"')
+_KINDS = {"CA": "CA", "Switch": "SW", "Router": "RT"}
+_OWN = re.compile(
+    r'(?:0x([0-9a-f]{16})\s+)?(?:"([^"]{0,200})"\s+)?(\d{1,5})\s+(\d{1,3})\[[^\]]{0,20}\]\s+==\(([^=]{0,120})\)==>\s+'
+)
+_FAR = re.compile(r'(?:0x([0-9a-f]{16})\s+)?(\d{1,5})\s+(\d{1,3})\[[^\]]{0,20}\]\s+"([^"]{0,200})"')
+_RATE = re.compile(r"\s*(\d{1,2})X\s+(\d{1,3}\.\d{1,6}) Gbps")
+_SPEEDS = {
+    "2.5": "SDR", "5.0": "DDR", "10.0": "QDR", "14.0625": "FDR", "25.78125": "EDR", "53.125": "HDR", "106.25": "NDR",
+    "212.5": "XDR",
+}  # fmt: skip
 
 
 def sniff(text: str) -> bool:
@@ -40,25 +49,72 @@ def parse(text: str) -> Iterable[Fact]:
     """A bare Host, which says that the input was there, and one fact a cable of a CA."""
     if sniffed(_SNIFF, text):
         yield Host(INPUT)
-    yield from cablings(_cables(text), INPUT)
+    yield from cablings(links(text), INPUT)
 
 
-def _cables(text: str) -> Iterator[Cable]:
-    kind, guid, name = "", "", ""
+def links(text: str) -> Iterator[Link]:
+    """Every line that is a cable between CA and switch or two switches; the text is gone through twice."""
+    known = _Known()
+    for own, _, _ in _ports(text):
+        known.add(own)
+    for own, state, line in _ports(text):
+        if match := _FAR.match(line.text, state.end()):
+            guid, lid, port, name = match.groups()
+            width, speed = _rate(state[5])
+            yield Link(*known.told(own, end("", guid, lid, port, name)), width, speed, line)
+
+
+def _ports(text: str) -> Iterator[tuple[End, re.Match[str], Line]]:
+    """Every port that is listed, also one with nothing on it."""
+    kind, block_guid, block_name = "", None, ""
     for line in lines(text):
-        if match := _BLOCK.match(line.text):
-            kind, guid, name = match[1], match[2] or "", match[3].strip()
-        elif match := _LINK.match(line.text):
-            yield from _cable(kind, guid, name, match, line)
+        if match := _OWN.match(line.text):
+            guid, name, lid, port, _ = match.groups()
+            if name is None:
+                yield end(kind, guid or block_guid, lid, port, block_name), match, line
+            else:
+                yield end("", guid, lid, port, name), match, line
+        elif match := _BLOCK.match(line.text):
+            kind, block_guid, block_name = _KINDS[match[1]], match[2], match[3]
 
 
-def _cable(kind: str, guid: str, name: str, match: re.Match[str], line: Line) -> Iterator[Cable]:
-    """A CA's line gives its port's GUID; a line of -l gives both, and either end may be the switch."""
-    own_guid, own_name, own_lid, own_port, far_guid, _, far_lid, far_port, far_name = match.groups()
-    if own_name is not None:
-        yield Cable(far_guid or far_lid, far_name, far_port, own_guid, int(own_lid), own_name, line)
-        yield Cable(own_guid, own_name, own_port, far_guid, int(far_lid), far_name, line)
-    elif kind == "CA":
-        yield Cable(far_guid or far_lid, far_name, far_port, own_guid, int(own_lid), name, line)
-    elif kind == "Switch":
-        yield Cable(guid, name, own_port, None, int(far_lid), far_name, line)
+class _Known:
+    """What the ports' own lines tell of who a LID or a GUID is."""
+
+    def __init__(self) -> None:
+        self._by_lid: dict[int, tuple[str, str]] = {}  # kind, GUID
+        self._port: dict[str, int] = {}  # of a GUID; -1 if it has several
+
+    def add(self, own: End) -> None:
+        """A port's own line."""
+        if own.guid:
+            several = self._port.setdefault(own.guid, own.port) != own.port
+            self._port[own.guid] = -1 if several else own.port
+            if own.lid:
+                self._by_lid[own.lid] = (own.kind, own.guid)
+
+    def told(self, own: End, far: End) -> tuple[End, End]:
+        """Both ends with what is known of them; on a switch, a port that has a line of its own is a CA's."""
+        own, far = self._told(own), self._told(far)
+        if far.kind == "SW" and not own.kind:
+            own = own._replace(kind="CA")
+        elif own.kind == "SW" and not far.kind and far.guid in self._port:
+            far = far._replace(kind="CA")
+        return own, far
+
+    def _told(self, one: End) -> End:
+        kind, guid = one.kind, one.guid
+        if not kind:
+            kind, found = self._by_lid.get(one.lid, ("", ""))
+            guid = guid or found
+        if not kind and self._port.get(guid) == -1:
+            kind = "SW"
+        return one if (kind, guid) == one[:2] else one._replace(kind=kind, guid=guid)
+
+
+def _rate(state: str) -> tuple[int | None, str | None]:
+    """ " 4X       106.25 Gbps Active/  LinkUp" → 4, "NDR"."""
+    match = _RATE.match(state)
+    if not match:
+        return None, None
+    return int(match[1]), "FDR10" if "FDR10" in state else _SPEEDS.get(match[2])

@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import NamedTuple
 
-from topocheck.facts import Cabling, Fact, Gap, Host, LeafPort
-from topocheck.probes import rdma_draft as rdma
+from topocheck.facts import Fact, Host
+from topocheck.probes.ib_links import Link, cablings, end
 from topocheck.probes.lines import Line, lines, sniffed
 
 INPUT = "ibnetdiscover"
@@ -35,31 +33,20 @@ _SNIFF = re.compile(
 _SWITCH = re.compile(r'Switch\s+\d{1,4}\s+"S-([0-9a-f]{8,16})"\s*#\s*"([^"]{0,200})"')
 _CA = re.compile(r'Ca\s+\d{1,3}\s+"H-[0-9a-f]{8,16}"\s*#\s*"([^"]{0,200})"')
 _EXTERNAL = r"(?:\[[^\]]{0,20}\])?"  # of a modular switch: [1][ext 1]
-_CA_ON_SWITCH = re.compile(
-    rf'\[(\d{{1,3}})\]{_EXTERNAL}\s+"H-[0-9a-f]{{8,16}}"\[\d{{1,3}}\](?:\(([0-9a-f]{{1,16}})\))?\s*'
-    r'#\s*"([^"]{0,200})"\s+lid\s+(\d{1,5})'
+_PORT = rf"\[(\d{{1,3}})\]{_EXTERNAL}"
+_SPEED = r"(\d{1,2})x(\S{1,8})"
+_ON_SWITCH = re.compile(
+    rf'{_PORT}\s+"([HS])-([0-9a-f]{{8,16}})"{_PORT}(?:\(([0-9a-f]{{1,16}})\))?\s*'
+    rf'#\s*"([^"]{{0,200}})"\s+lid\s+(\d{{1,5}})(?:\s+{_SPEED})?'
 )
-_SWITCH_ON_CA = re.compile(
-    rf'\[\d{{1,3}}\]\(([0-9a-f]{{1,16}})\)\s+"S-([0-9a-f]{{8,16}})"\[(\d{{1,3}})\]{_EXTERNAL}\s*'
-    r'#\s*lid\s+(\d{1,5})\s+lmc\s+\d{1,2}\s+"([^"]{0,200})"'
+_ON_CA = re.compile(
+    rf'\[(\d{{1,3}})\]\(([0-9a-f]{{1,16}})\)\s+"S-([0-9a-f]{{8,16}})"{_PORT}\s*'
+    rf'#\s*lid\s+(\d{{1,5}})\s+lmc\s+\d{{1,2}}\s+"([^"]{{0,200}})"(?:\s+lid\s+\d{{1,5}}\s+{_SPEED})?'
 )
 _END = r"(CA|SW)\s+(\d{1,5})\s+(\d{1,3}) 0x([0-9a-f]{16})"
-_PAIR = re.compile(rf"{_END}\s+\S{{1,8}}\s+\S{{1,12}}\s+-\s+{_END}\s+\( ?'([^']{{0,200}})' - '([^']{{0,200}})' ?\)")
-
-
-MOST_CABLES = 100_000  # the largest fabrics have some ten thousand nodes
-
-
-class Cable(NamedTuple):
-    """One cable between a switch and a CA, as printed."""
-
-    switch_guid: str
-    switch_name: str
-    switch_port: str
-    ca_guid: str | None
-    ca_lid: int
-    ca_name: str
-    line: Line
+_PAIR = re.compile(
+    rf"{_END}\s+(\d{{1,2}})x\s+(\S{{1,12}})\s+-\s+{_END}\s+\( ?'([^']{{0,200}})' - '([^']{{0,200}})' ?\)"
+)
 
 
 def sniff(text: str) -> bool:
@@ -71,57 +58,49 @@ def parse(text: str) -> Iterable[Fact]:
     """A bare Host, which says that the input was there, and one fact a cable of a CA."""
     if sniffed(_SNIFF, text):
         yield Host(INPUT)
-    yield from cablings(_cables(text), INPUT)
+    yield from cablings(links(text), INPUT)
 
 
-def cablings(found: Iterable[Cable], witness: str) -> Iterator[Cabling | Gap]:
-    """The cables as facts; a switch whose name is not its own (a factory name) goes by its GUID."""
-    cables = list(islice(found, MOST_CABLES + 1))
-    if len(cables) > MOST_CABLES:
-        cables.pop()
-        yield Gap(witness, f"more than {MOST_CABLES} cables of CAs: the rest was not read")
-    guids: dict[str, set[str]] = {}
-    for cable in cables:
-        guids.setdefault(cable.switch_name, set()).add(cable.switch_guid)
-    for cable in cables:
-        named = cable.switch_name and len(guids[cable.switch_name]) == 1
-        name = switch_name(cable.switch_name) if named else f"0x{cable.switch_guid.zfill(16)}"
-        leaf = LeafPort(name, cable.switch_port, witness, cable.line.evidence(witness))
-        guid = rdma.guid(cable.ca_guid) if cable.ca_guid else None
-        yield Cabling(witness, leaf, guid, cable.ca_lid or None, " ".join(cable.ca_name.split()) or None)
-
-
-def switch_name(description: str) -> str:
-    """A switch's own name out of its node description.
-
-    >>> switch_name("MF0;leaf01:MQM9700/U1"), switch_name("MF0;core:MCS8500/L01/U1"), switch_name(" leaf2 ")
-    ('leaf01', 'core/L01/U1', 'leaf2')
-    """
-    name = description.strip().removeprefix("MF0;")
-    name, _, model = name.partition(":")
-    _, _, board = model.partition("/")
-    return f"{name}/{board}" if "/" in board else name
-
-
-def _cables(text: str) -> Iterator[Cable]:
-    switch: tuple[str, str] | None = None
+def links(text: str) -> Iterator[Link]:
+    """Every line that is a cable between CA and switch or two switches."""
+    switch: tuple[str, str] | None = None  # the record's GUID and name
     ca = ""
     for line in lines(text):
-        if match := _SWITCH.match(line.text):
+        if line.text[0] == "[":
+            if switch and (match := _ON_SWITCH.match(line.text)):
+                yield _on_switch(*switch, match, line)
+            elif not switch and (match := _ON_CA.match(line.text)):
+                yield _on_ca(ca, match, line)
+        elif match := _SWITCH.match(line.text):
             switch = (match[1], match[2])
         elif match := _CA.match(line.text):
             switch, ca = None, match[1]
-        elif switch and (match := _CA_ON_SWITCH.match(line.text)):
-            yield Cable(*switch, match[1], match[2], int(match[4]), match[3], line)
-        elif not switch and (match := _SWITCH_ON_CA.match(line.text)):
-            yield Cable(match[2], match[5], match[3], match[1], int(match[4]), ca, line)
         elif match := _PAIR.match(line.text):
-            yield from _pair(match, line)
+            yield _pair(match, line)
 
 
-def _pair(match: re.Match[str], line: Line) -> Iterator[Cable]:
-    kind, lid, port, guid, other_kind, other_lid, other_port, other_guid, name, other_name = match.groups()
-    if (kind, other_kind) == ("CA", "SW"):
-        yield Cable(other_guid, other_name, other_port, guid, int(lid), name, line)
-    elif (kind, other_kind) == ("SW", "CA"):
-        yield Cable(guid, name, port, other_guid, int(other_lid), other_name, line)
+def _on_switch(guid: str, name: str, match: re.Match[str], line: Line) -> Link:
+    port, kind, far_guid, far_port, port_guid, far_name, far_lid, width, speed = match.groups()
+    own = end("SW", guid, None, port, name)
+    far = (
+        end("CA", port_guid, far_lid, far_port, far_name)
+        if kind == "H"
+        else end("SW", far_guid, far_lid, far_port, far_name)
+    )
+    return Link(own, far, _width(width), speed, line)
+
+
+def _on_ca(name: str, match: re.Match[str], line: Line) -> Link:
+    port, guid, switch_guid, switch_port, lid, switch_name, width, speed = match.groups()
+    own, far = end("CA", guid, lid, port, name), end("SW", switch_guid, None, switch_port, switch_name)
+    return Link(own, far, _width(width), speed, line)
+
+
+def _pair(match: re.Match[str], line: Line) -> Link:
+    kind, lid, port, guid, width, speed, far_kind, far_lid, far_port, far_guid, name, far_name = match.groups()
+    own, far = end(kind, guid, lid, port, name), end(far_kind, far_guid, far_lid, far_port, far_name)
+    return Link(own, far, _width(width), speed, line)
+
+
+def _width(text: str | None) -> int | None:
+    return int(text) if text else None
