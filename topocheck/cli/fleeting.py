@@ -9,6 +9,7 @@ import click
 from topocheck.cli.common import look
 from topocheck.errors import TopocheckError, UsageError
 from topocheck.exits import FAIL_ON, STYLES, FailOn, Style, exit_code
+from topocheck.kit import COLLECTING
 from topocheck.output import to_file, to_stdout
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ FORMATS = ("text", "json", "html", "prometheus", "exclude")
 @click.option("--exit-style", type=click.Choice(STYLES), default="plain", show_default=True, help="Whose exit codes.")
 @click.option("--fail-closed", is_flag=True, help="slurm, nhc: an unknown verdict fails too.")
 @click.option("-v", "--verbose", is_flag=True, help="Every row, and what only follows from another.")
-@click.option("--show", metavar="NAME", help="Print how to collect: slurm, clush or kubernetes.")
+@click.option("--show", type=click.Choice(COLLECTING), metavar="NAME", help=f"How to collect: {', '.join(COLLECTING)}.")
 @click.option("--output", metavar="FILE", help="Write the report there instead of to standard output.")
 def fleet(
     reports: tuple[str, ...],
@@ -96,15 +97,11 @@ def _now() -> str:
 
 def _render(answer: Fleet, format_: str, *, verbose: bool, output: str | None) -> str:
     """The report in the format asked for, as wide and as colourful as where it goes."""
-    if format_ == "exclude":
-        from topocheck.fleet.hosts import fold
-
-        return f"{fold(answer.exclude)}\n" if answer.exclude else ""
     if format_ == "text":
         from topocheck.fleet import screen
 
         return screen.render(answer, verbose=verbose, **look(output)._asdict())
     from importlib import import_module
 
-    module = {"json": "document", "html": "page", "prometheus": "metrics"}[format_]
+    module = {"json": "document", "html": "page", "prometheus": "metrics", "exclude": "exclude"}[format_]
     return str(import_module(f"topocheck.fleet.{module}").render(answer))

@@ -1,4 +1,5 @@
-"""What it takes to put the gate to work elsewhere: `topocheck gate --show NAME` prints it, as it is to be installed."""
+"""What it takes to put the gate to work elsewhere (`topocheck gate --show NAME`) and to collect the reports of a fleet
+(`topocheck fleet --show NAME`), printed as it is to be installed."""
 
 from __future__ import annotations
 
@@ -18,19 +19,34 @@ _FILES = {
     "systemd": ("topocheck-gate.service", "topocheck-gate.timer"),
 }
 KIT = tuple(_FILES)
+_COLLECTING = {
+    "slurm": "collect-slurm.sh",
+    "clush": "collect-clush.sh",
+    "kubernetes": "collect-kubernetes.yaml",
+    "cron": "collect-cron",
+}
+COLLECTING = tuple(_COLLECTING)
 _USUAL = "/usr/local/bin/topocheck"
 
 
 def text_of(name: str) -> str:
     """What is installed for one caller, with the path of the topocheck that is asked; of two files each below its
     name."""
-    from pathlib import Path
-
-    folder = Path(__file__).parent
-    texts = {file: (folder / file).read_text("utf-8").replace(_USUAL, _own_path()) for file in _FILES[name]}
+    texts = {file: _text(file) for file in _FILES[name]}
     if len(texts) == 1:
         return next(iter(texts.values()))
     return "\n".join(f"# /etc/systemd/system/{file}\n{text}" for file, text in texts.items())
+
+
+def collecting(name: str) -> str:
+    """What collects the reports of a fleet's nodes, one way of `COLLECTING`."""
+    return _text(_COLLECTING[name])
+
+
+def _text(file: str) -> str:
+    from pathlib import Path
+
+    return (Path(__file__).parent / file).read_text("utf-8").replace(_USUAL, _own_path())
 
 
 def _own_path() -> str:
