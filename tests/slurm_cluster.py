@@ -14,10 +14,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 
-from gates import REPOSITORY, Machine, machine
+import nodes
+import pytest
+from gates import HANGS, NODE, REPOSITORY, Machine, machine
+from livenode import write_tool
 
 from topocheck.kit import text_of
 
@@ -80,6 +84,9 @@ class Cluster:
         for name in NODES:
             (self.folder / "spool" / name).mkdir()
             self.nodes[name] = machine(self.folder / "nodes" / name)
+            hostname = self.nodes[name].root / "proc/sys/kernel/hostname"
+            hostname.parent.mkdir(parents=True, exist_ok=True)
+            hostname.write_text(f"{name}\n")
         self._write_scripts()
         self._daemons()
         self.wait(lambda: self.states() == dict.fromkeys(NODES, "idle"), 30)
@@ -134,6 +141,36 @@ class Cluster:
         self.run("scontrol", "release", job)
         self.run("scontrol", "update", f"jobid={job}", "StartTime=now")
 
+    def break_node(self, node: str, fault: str | None) -> None:
+        """The node's lspci with one of our faults, or none, in it; nvidia-smi answers again."""
+        place = self.nodes[node]
+        changes = () if fault is None else nodes.edit(NODE, fault).changes
+        shutil.copy(nodes.healthy(NODE) / "lspci_-D_-nn_-vv", place.root)
+        for change in changes:
+            file = place.root / change.file
+            file.write_text(change.of(file.read_text()))
+        smi = place.tools / "nvidia-smi"
+        if smi.read_text() == HANGS:
+            shutil.copy(smi.with_name("nvidia-smi.kept"), smi)
+
+    def hang(self, node: str) -> None:
+        """The node's nvidia-smi never ends."""
+        smi = self.nodes[node].tools / "nvidia-smi"
+        if smi.read_text() != HANGS:
+            shutil.copy(smi, smi.with_name("nvidia-smi.kept"))
+        write_tool(smi.parent, "nvidia-smi", HANGS)
+
+    def at_rest(self) -> None:
+        """Healthy, idle nodes and the usual prolog, as at the start."""
+        self.run("scancel", "-p", "main")
+        self.write_prolog()
+        for node in NODES:
+            self.break_node(node, None)
+        self.wait(lambda: not self.run("squeue", "-h"))
+        for node, state in self.states().items():
+            if state.startswith(("drain", "down")):
+                self.resume(node)
+
     def resume(self, node: str) -> None:
         """Take back a drain."""
         self.run("scontrol", "update", f"nodename={node}", "state=resume")
@@ -177,8 +214,9 @@ class Cluster:
 
     def _write_scripts(self) -> None:
         here = f"{self.folder}/nodes/$SLURMD_NODENAME"
-        call = f'{sys.executable} -m topocheck "$@" --root {here}/capture --tools {here}/tools'
-        self._script("topocheck", f"#!/bin/sh\nexport PYTHONPATH={REPOSITORY}\nexec {call}\n")
+        call = f'exec {sys.executable} -m topocheck "$@"'
+        on_a_node = f'[ "$1" = fleet ] || set -- "$@" --root {here}/capture --tools {here}/tools'
+        self._script("topocheck", f"#!/bin/sh\nexport PYTHONPATH={REPOSITORY}\n{on_a_node}\n{call}\n")
         self._script("drain.sh", text_of("slurm-drain"))
         self.write_prolog()
 
@@ -218,6 +256,19 @@ class Cluster:
                     start_new_session=True, cwd=self.folder,
                 )
             )  # fmt: skip
+
+
+def running() -> Iterator[Cluster]:
+    """For a fixture: a cluster, and its end."""
+    if os.geteuid() != 0:
+        told = pytest.fail if os.environ.get("TOPOCHECK_REAL") == "1" else pytest.skip
+        told("only root can run slurmd for others")
+    cluster = Cluster(Path(mkdtemp(prefix="topocheck-slurm-")))  # a short path: sockets have 108 characters
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+        shutil.rmtree(cluster.folder, ignore_errors=True)
 
 
 def _free_ports(count: int) -> list[int]:

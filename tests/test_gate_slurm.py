@@ -2,68 +2,27 @@
 
 import json
 import os
-import shutil
 import signal
 import time
 from pathlib import Path
-from tempfile import mkdtemp
 
-import nodes
 import pytest
-from gates import HANGS, NODE, slurm
-from livenode import write_tool
-from slurm_cluster import NODES, Cluster
+from gates import slurm
+from slurm_cluster import NODES, running
 
 pytestmark = pytest.mark.real("slurmctld")
 
 LINE = "topocheck: PCI001 gpu5 x8 of x16 -45%"
 
 
-@pytest.fixture(scope="module")
-def started():
-    if os.geteuid() != 0:
-        told = pytest.fail if os.environ.get("TOPOCHECK_REAL") == "1" else pytest.skip
-        told("only root can run slurmd for others")
-    cluster = Cluster(Path(mkdtemp(prefix="topocheck-slurm-")))  # a short path: sockets have 108 characters
-    try:
-        yield cluster.start()
-    finally:
-        cluster.stop()
-        shutil.rmtree(cluster.folder, ignore_errors=True)
+started = pytest.fixture(running, scope="module")
 
 
 @pytest.fixture
 def cluster(started):
     """The cluster with healthy, idle nodes and the usual prolog."""
     yield started
-    started.run("scancel", "-p", "main")
-    started.write_prolog()
-    for node in NODES:
-        make(started, node, None)
-    started.wait(lambda: not started.run("squeue", "-h"))
-    for node, state in started.states().items():
-        if state.startswith("drain"):
-            started.resume(node)
-
-
-def make(cluster, node, fault):
-    """The node's lspci and nvidia-smi, with a fault or without."""
-    place = cluster.nodes[node]
-    changes = () if fault is None else nodes.edit(NODE, fault).changes
-    shutil.copy(nodes.healthy(NODE) / "lspci_-D_-nn_-vv", place.root)
-    for change in changes:
-        file = place.root / change.file
-        file.write_text(change.of(file.read_text()))
-    smi = place.tools / "nvidia-smi"
-    if smi.read_text() == HANGS:
-        shutil.copy(smi.with_name("nvidia-smi.kept"), smi)
-
-
-def hang(cluster, node):
-    smi = cluster.nodes[node].tools / "nvidia-smi"
-    if smi.read_text() != HANGS:
-        shutil.copy(smi, smi.with_name("nvidia-smi.kept"))
-    write_tool(smi.parent, "nvidia-smi", HANGS)
+    started.at_rest()
 
 
 def test_healthy_nodes_run_a_job_of_three(cluster):
@@ -74,7 +33,7 @@ def test_healthy_nodes_run_a_job_of_three(cluster):
 
 def test_a_bad_node_is_drained_with_our_reason_and_the_job_runs_elsewhere(cluster):
     """A batch script starts on its first node as soon as that one's prolog is over, so the bad node is the first."""
-    make(cluster, "n1", "gpu5-x8")
+    cluster.break_node("n1", "gpu5-x8")
     job = cluster.submit("-N2", script="srun -N2 sh -c 'echo $SLURMD_NODENAME'")
     cluster.wait(lambda: cluster.reason("n1") is not None)
     assert cluster.reason("n1") == LINE
@@ -87,7 +46,7 @@ def test_a_bad_node_is_drained_with_our_reason_and_the_job_runs_elsewhere(cluste
 
 def test_a_fault_outside_the_jobs_share_drains_nothing(cluster):
     """The first two GPUs of the node; the fault is on another."""
-    make(cluster, "n1", "gpu5-x8")
+    cluster.break_node("n1", "gpu5-x8")
     job = cluster.submit("-N1", "-w", "n1", "--gres=gpu:2")
     cluster.wait(lambda: cluster.output(job) == ["n1"])
     assert cluster.reason("n1") is None
@@ -95,7 +54,7 @@ def test_a_fault_outside_the_jobs_share_drains_nothing(cluster):
 
 
 def test_a_warning_drains_nothing(cluster):
-    make(cluster, "n1", "mlx5_7-relaxed-ordering-off")
+    cluster.break_node("n1", "mlx5_7-relaxed-ordering-off")
     job = cluster.submit("-N1", "-w", "n1")
     cluster.wait(lambda: cluster.output(job) == ["n1"])
     assert cluster.reason("n1") is None
@@ -103,7 +62,7 @@ def test_a_warning_drains_nothing(cluster):
 
 
 def test_a_driver_that_hangs_drains_only_where_the_gate_is_closed(cluster):
-    hang(cluster, "n3")
+    cluster.hang("n3")
     job = cluster.submit("-N1", "-w", "n3")
     cluster.wait(lambda: cluster.output(job) == ["n3"])
     assert cluster.reason("n3") is None
@@ -117,10 +76,10 @@ def test_a_driver_that_hangs_drains_only_where_the_gate_is_closed(cluster):
 
 def test_the_health_check_drains_and_takes_back_only_its_own(cluster):
     cluster.write_healthcheck()
-    make(cluster, "n3", "gpu5-x8")
+    cluster.break_node("n3", "gpu5-x8")
     cluster.healthcheck("n3")
     assert cluster.reason("n3") == LINE
-    make(cluster, "n3", None)
+    cluster.break_node("n3", None)
     cluster.healthcheck("n3")
     cluster.wait(lambda: cluster.states()["n3"] == "idle")
     cluster.run("scontrol", "update", "nodename=n3", "state=drain", "reason=somebody else's")
@@ -144,14 +103,14 @@ def test_fifty_jobs_in_a_row_with_the_cache(cluster):
 
 def test_a_prolog_killed_in_the_middle_leaves_no_broken_state(cluster):
     """Slurm drains for it; what is kept is whole, and the next job is looked at as any."""
-    hang(cluster, "n1")
+    cluster.hang("n1")
     job = cluster.submit("-N1", "-w", "n1")
     cluster.wait(lambda: prolog_of(cluster.folder) is not None)
     time.sleep(1)
     os.killpg(os.getpgid(prolog_of(cluster.folder)), signal.SIGKILL)
     cluster.wait(lambda: cluster.reason("n1") == "Prolog error")
     cluster.run("scancel", job)
-    make(cluster, "n1", None)
+    cluster.break_node("n1", None)
     cluster.resume("n1")
     state = cluster.nodes["n1"].state
     assert all(json.loads(file.read_text()) for file in state.glob("*.json"))
