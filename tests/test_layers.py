@@ -10,14 +10,14 @@ PACKAGE = Path(__file__).parents[1] / "topocheck"
 LAYERS = (
     ("__main__",),
     ("cli",),
-    ("drawings", "launch"),
+    ("drawings", "launch", "fleet"),
     ("gate", "kit"),
-    ("check", "formats", "output", "capture", "predict", "fleet"),
+    ("check", "formats", "output", "capture", "predict"),
     ("assemble", "judgement", "hops", "whatif"),
     ("policy", "baseline"),
     ("report", "toml_file", "exits"),
     ("rules", "pricing", "follows"),
-    ("judging", "absent"),
+    ("judging", "absent", "guards"),
     ("finding",),
     ("cabling", "missing"),
     ("patches", "nearness", "nvlink", "nccl", "as_built"),
@@ -36,7 +36,7 @@ FRIENDS = {("graph", "view"), ("view", "graph"), ("hardware", "facts")}
 SLOW = {
     "networkx": ("graph", "view", "build", "model", "drawings"),
     "rich": ("formats", "drawings"),
-    "jinja2": ("formats",),
+    "jinja2": ("formats", "fleet"),
     "psutil": ("sources",),
     "pynvml": ("sources",),
 }

@@ -50,9 +50,6 @@ def no_distance(node: Topology) -> str | None:
     return why_not(node) or ("a flat PCIe tree says nothing of distance" if flat_tree(node) else None)
 
 
-UNPLACED = "no input places the GPUs and NICs: no lspci, no nvidia-smi topo -m"
-
-
 def flat_tree(node: Topology) -> bool:
     """A VM that shows every pair at one distance says nothing of distance; nor does a matrix without affinity whose
     pairs are all SYS or all PHB."""

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.finding import Answer, Finding, NotApplicable, Skip
-from topocheck.graph import Topology
+from topocheck.finding import Answer, Finding, NotApplicable
+from topocheck.graph import RANK, Topology
+from topocheck.guards import unplaced
 from topocheck.hardware.network import FAR_BRIDGE_LOSS
 from topocheck.model import Scenario
-from topocheck.nearness import UNPLACED, Service, no_distance, row_of, services
+from topocheck.nearness import Service, row_of, services
 from topocheck.patches import AddNic, MoveNic
 
 ID = "AFF002"
@@ -27,12 +28,8 @@ NAME = "gpu-nic-far"
 
 def check(node: Topology) -> Iterator[Answer]:
     """Each GPU's nearest compute NIC: on its switch or through the CPU."""
-    reason = no_distance(node)
-    if reason:
-        yield NotApplicable(reason)
-        return
-    if not services(node):
-        yield Skip(UNPLACED)
+    if silence := unplaced(node):
+        yield silence
         return
     served = [s for s in services(node) if not (s.gpu.part and s.gpu.part.c2c)]
     if not served:
@@ -68,14 +65,20 @@ def _finding(node: Topology, service: Service) -> Finding:
 
 
 def _alike(node: Topology, far: list[Service]) -> Finding:
+    built = node.platform.gpu_nic_class if node.platform else None
+    nearer = RANK[built] < RANK[far[0].cls]
+    by_platform = f" ({node.platform.name} has them at {built})" if node.platform and nearer else ""
     return Finding(
         rule=ID,
         name=NAME,
         severity="info",
         subjects=tuple(s.gpu.id for s in far),
-        message=f"no GPU has a compute NIC nearer than {far[0].cls}: NCCL leaves GPUDirect RDMA off at PHB and beyond",
-        repair="As built; NCCL_NET_GDR_LEVEL=PHB (or SYS) may turn GPUDirect RDMA on if the CPU's root ports bear it",
+        message=f"no GPU has a compute NIC nearer than {far[0].cls}{by_platform}: "
+        "NCCL leaves GPUDirect RDMA off at PHB and beyond",
+        repair=f"{'Look for what hides or moves the NICs' if nearer else 'As built'}; NCCL_NET_GDR_LEVEL=PHB (or SYS) "
+        "may turn GPUDirect RDMA on if the CPU's root ports bear it",
         evidence=row_of(node, far[0].gpu),
         effect="none",
+        expected_from="platform" if nearer else None,
         covers=frozenset(s.gpu.id for s in far),
     )

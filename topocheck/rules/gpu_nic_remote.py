@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
+from topocheck.finding import Answer, Finding, Severity
 from topocheck.graph import Topology
+from topocheck.guards import unplaced
 from topocheck.hardware.network import FAR_SOCKET_LOSS
 from topocheck.model import Scenario
-from topocheck.nearness import UNPLACED, Service, no_distance, on_other_socket, row_of, services
+from topocheck.nearness import Service, on_other_socket, row_of, services
 from topocheck.patches import AddNic, MoveNic
 
 ID = "AFF001"
@@ -29,12 +30,8 @@ NAME = "gpu-nic-remote"
 
 def check(node: Topology) -> Iterator[Answer]:
     """Each GPU's nearest compute NIC: across the socket or not."""
-    reason = no_distance(node) or ("one compute NIC for the node" if len(node.compute_nics) < 2 else None)
-    if reason:
-        yield NotApplicable(reason)
-        return
-    if not services(node):
-        yield Skip(UNPLACED)
+    if silence := unplaced(node, "one compute NIC for the node" if len(node.compute_nics) < 2 else None):
+        yield silence
         return
     served = services(node)
     remote = [s for s in served if _remote(node, s)]

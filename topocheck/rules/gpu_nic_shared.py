@@ -1,11 +1,12 @@
 """
 Two GPUs share one compute NIC although there are as many NICs as GPUs.
 
-Why it costs: each of the two gets half of the NIC, and a NIC elsewhere idles.
+Why it costs: one of the two gets half of the shared NIC, or takes its own across the CPU, which carries about half
+too; the price counts the second.
 
 Usual cause: a NIC in a slot of another switch; two NICs under one switch and none under its neighbour.
 
-Repair: move the idle NIC under the switch of the GPU without its own.
+Repair: move its own NIC under the switch of the GPU without its own.
 
 Silent when: the node has fewer NICs than GPUs, alike for all (p4d): info; idle NICs beyond the same number a GPU.
 """
@@ -14,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.finding import Answer, Finding, NotApplicable, Skip
+from topocheck.finding import Answer, Finding
 from topocheck.graph import RANK, SWITCH_LOCAL, Device, Topology
+from topocheck.guards import unplaced
 from topocheck.model import Scenario
-from topocheck.nearness import UNPLACED, Service, no_distance, row_of, services
+from topocheck.nearness import Service, row_of, services
 from topocheck.patches import MoveNic
 
 ID = "AFF003"
@@ -26,12 +28,8 @@ NAME = "gpu-nic-shared"
 
 def check(node: Topology) -> Iterator[Answer]:
     """GPUs whose own NIC is beyond their switch while a NIC of another GPU is on it."""
-    reason = no_distance(node) or ("one GPU" if len(node.gpus) < 2 else None)
-    if reason:
-        yield NotApplicable(reason)
-        return
-    if not services(node):
-        yield Skip(UNPLACED)
+    if silence := unplaced(node, "one GPU" if len(node.gpus) < 2 else None):
+        yield silence
         return
     if len(node.compute_nics) < len(node.gpus):
         yield from _by_design(node)
@@ -46,7 +44,7 @@ def _local(node: Topology, gpu: Device, nic: Device) -> bool:
 
 
 def _finding(node: Topology, service: Service) -> Finding:
-    gpu, shared, idle = service.gpu, service.nearest[0], service.own[0]
+    gpu, shared, far = service.gpu, service.nearest[0], service.own[0]
     other = next(iter(node.gpus_of(shared)), None)
     who = f"{gpu.id} and {other}" if other else gpu.id
     assignment = ", ".join(f"{g} {'+'.join(own)}" for g, own in node.assignment.items())
@@ -55,12 +53,12 @@ def _finding(node: Topology, service: Service) -> Finding:
         name=NAME,
         severity="warning",
         subjects=(gpu.id, *((other,) if other else ())),
-        message=f"{who} share {shared.id}, {idle.id} is {node.pcie_class(gpu.id, idle.id)} away and idles "
-        f"(best assignment: {assignment})",
-        repair=f"Move {idle.id} under {gpu.id}'s switch",
-        evidence=row_of(node, gpu, idle),
+        message=f"{who} share {shared.id} on their switch, {gpu.id}'s own {far.id} is "
+        f"{node.pcie_class(gpu.id, far.id)} away and carries about half (best assignment: {assignment})",
+        repair=f"Move {far.id} under {gpu.id}'s switch",
+        evidence=row_of(node, gpu, far),
         expected_from="equals",
-        patches=(MoveNic(gpu.id, idle.id),),
+        patches=(MoveNic(gpu.id, far.id),),
         scenarios=(Scenario("node-nics"), Scenario("gpu-nic", gpu.id)),
         price_kind="computed",
         covers=frozenset({gpu.id}),

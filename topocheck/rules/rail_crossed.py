@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.cabling import RailPort, crossed_ports, no_rails, rail_ports
-from topocheck.finding import Answer, Finding, NotApplicable, Skip
+from topocheck.cabling import RailPort, crossed_ports
+from topocheck.finding import Answer, Finding, NotApplicable
 from topocheck.graph import Topology
+from topocheck.guards import cabled
 from topocheck.nearness import row_of, services
 
 ID = "RAIL001"
@@ -26,13 +27,12 @@ NAME = "rail-crossed"
 
 def check(node: Topology) -> Iterator[Answer]:
     """Ports that reach each other's leaf; the permutation note."""
-    reason = no_rails(node)
-    if reason:
-        yield NotApplicable(reason)
+    ports, silence = cabled(node)
+    if isinstance(silence, NotApplicable):
+        yield silence
         return
-    ports = rail_ports(node)
-    if not ports:
-        yield Skip("cabling not seen: no LLDP or fabric listing tells which leaf a port reaches", partial=True)
+    if silence:
+        yield silence._replace(partial=True)
     if crossed := crossed_ports(ports):
         yield _crossed(crossed)
     own = [s for s in services(node) if s.local and s.own]

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from topocheck.absent import AbsentNics
-from topocheck.finding import Answer, Finding, NotApplicable, Skip
+from topocheck.finding import Answer, Finding
 from topocheck.graph import Topology
-from topocheck.nearness import UNPLACED, Service, no_distance, row_of, services
+from topocheck.guards import unplaced
+from topocheck.nearness import Service, row_of, services
 
 ID = "RAIL003"
 NAME = "rail-missing"
@@ -27,12 +28,11 @@ _REPAIR = "Add NICs under these GPUs' switches, or give jobs the GPUs that have 
 
 def check(node: Topology) -> Iterator[Answer]:
     """GPUs without a compute NIC on their switch, own or shared, while half have their own."""
-    reason = no_distance(node) or ("one compute NIC" if len(node.compute_nics) < 2 else None)
-    if reason or all(n.efa for n in node.compute_nics):
-        yield NotApplicable(reason or "EFA has no rails")
-        return
-    if not services(node):
-        yield Skip(UNPLACED)
+    efa = all(n.efa for n in node.compute_nics)
+    if silence := unplaced(
+        node, "one compute NIC" if len(node.compute_nics) < 2 else "EFA has no rails" if efa else None
+    ):
+        yield silence
         return
     served = [s for s in services(node) if not (s.gpu.part and s.gpu.part.c2c)]
     if len(node.compute_nics) >= len(node.gpus):

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from topocheck.cabling import RailPort, crossed_ports, no_rails, rail_ports
-from topocheck.finding import Answer, Finding, NotApplicable, Skip
+from topocheck.cabling import RailPort, crossed_ports
+from topocheck.finding import Answer, Finding
 from topocheck.graph import Topology
+from topocheck.guards import cabled
 
 ID = "RAIL002"
 NAME = "rail-wrong-leaf"
@@ -26,13 +27,9 @@ NAME = "rail-wrong-leaf"
 
 def check(node: Topology) -> Iterator[Answer]:
     """A leaf other than the sisters', or one leaf for two rails while the others have each their own."""
-    reason = no_rails(node)
-    if reason:
-        yield NotApplicable(reason)
-        return
-    ports = rail_ports(node)
-    if not ports:
-        yield Skip("cabling not seen: no LLDP or fabric listing tells which leaf a port reaches")
+    ports, silence = cabled(node)
+    if silence:
+        yield silence
         return
     crossed = crossed_ports(ports)
     wrong = [p for p in ports if p.wrong and p not in crossed]
