@@ -311,3 +311,20 @@ def test_a_gpu_off_nvlink_is_said_once(tmp_path: Path) -> None:
     assert finding.subjects == ("gpu2",)
     assert of(checked, "P2P004") == [], "every ring has to pass gpu2"
     assert any(follows.startswith("P2P004") for follows in finding.follows)
+
+
+def test_a_gpu_that_is_passed_through_is_in_a_vm(tmp_path: Path) -> None:
+    query = (nodes.healthy("p5-vm") / SMI).read_text()
+    (tmp_path / SMI).write_text(query)
+    checked = check(str(tmp_path))
+    assert checked.report.virtual
+    assert ("P2P002", "a VM needs ACS") in checked.report.not_applicable
+    (tmp_path / SMI).write_text(query.replace(">Pass-Through<", ">None<"))
+    assert not check(str(tmp_path)).report.virtual
+
+
+def test_acs_needs_root(tmp_path: Path) -> None:
+    text = (nodes.healthy("hgx-h100") / LSPCI).read_text()
+    hidden = re.sub(r"(?m)^\tCapabilities: .*\n(?:\t\t.*\n)*", "\tCapabilities: <access denied>\n", text)
+    checked = changed(tmp_path, "hgx-h100", nodes.Change(LSPCI, text=hidden))
+    assert skips(checked, "P2P002") == ["no ACS in the input (lspci was run without root)"]

@@ -279,3 +279,39 @@ def test_a_port_its_platform_has_is_expected_up_whatever_the_others_do(tmp_path:
     found = of(checked, "NET001")
     assert {(f.severity, f.expected_from) for f in found} == {("error", "platform")}
     assert sum(len(f.subjects) for f in found) == 8
+
+
+def test_a_port_that_no_subnet_manager_has_reached_shows_that(tmp_path: Path) -> None:
+    initialising = nodes.Change(
+        "ibstat",
+        at="^CA 'mlx5_2'",
+        replace="State: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tBase lid: 103\n\t\tLMC: 0\n\t\tSM lid: 1",
+        by="State: Initializing\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tBase lid: 0\n\t\tLMC: 0\n\t\tSM lid: 0",
+    )
+    (finding,) = of(changed(tmp_path, IB, initialising, drop=OTHER_STATES), "NET001")
+    assert "no subnet manager" in finding.message
+    assert [line.text for line in finding.evidence][-1] == "SM lid: 0"
+
+
+def test_a_node_guid_ties_a_name_to_its_function(tmp_path: Path) -> None:
+    """ibv_devices names nothing but GUIDs; the order of the names is not that of the slots."""
+    (tmp_path / "ibv_devices").write_text(
+        "    device          \t   node GUID\n    ------          \t----------------\n"
+        "    mlx5_0          \tb83fd20300011080\n    mlx5_1          \tb83fd20300011040\n"
+    )
+    block = (
+        "0000:{0}:00.0 Infiniband controller [0207]: Mellanox Technologies MT2910 Family [ConnectX-7] [15b3:1021]\n"
+        "\tCapabilities: [100 v1] Device Serial Number b8-3f-d2-03-00-01-{1}\n"
+    )
+    (tmp_path / "lspci_-nnvv").write_text(block.format("1a", "10-40") + "\n" + block.format("3c", "10-80"))
+    assert {n.id: n.bdf for n in check(str(tmp_path)).topology.nics} == {
+        "mlx5_0": "0000:3c:00.0",
+        "mlx5_1": "0000:1a:00.0",
+    }
+
+
+def test_all_nics_farther_than_the_platform_has_them(tmp_path: Path) -> None:
+    far = edited("dgx-a100", "nvidia-smi_topo_-m", lambda t: t.replace("PXB", "NODE"))
+    (finding,) = of(changed(tmp_path, "dgx-a100", far, drop=("lspci*",)), "AFF002")
+    assert (finding.severity, finding.expected_from) == ("info", "platform")
+    assert "nearer than NODE (DGX A100 has them at PXB)" in finding.message

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 from topocheck.build.merge import merged
 from topocheck.build.numa import expand
-from topocheck.facts import Evidence, Host, PciFunction
+from topocheck.facts import Evidence, GpuState, Host, PciFunction
 from topocheck.graph import Device, Machine, Numa
 from topocheck.hardware.pci_ids import is_gpu, is_rdma_nic
 from topocheck.hardware.platforms import Platform, Seen, platform_of
@@ -16,9 +16,9 @@ from topocheck.hardware.platforms import Platform, Seen, platform_of
 _PEERMEM = {"nvidia_peermem", "nv_peer_mem"}
 
 
-def machine_of(hosts: Iterable[Host]) -> Machine:
-    """One record of the machine; the first input that states a value wins."""
-    known = list(hosts)
+def machine_of(hosts: Iterable[Host], gpus: Iterable[GpuState] = ()) -> Machine:
+    """One record of the machine; the first input that states a value wins. A GPU that is passed through is in a VM."""
+    known = [*hosts, *(Host(g.witness, virtual=True, line=g.lines.get("passthrough")) for g in gpus if g.passthrough)]
     if not known:
         return Machine()
     host = merged(known)

@@ -141,10 +141,11 @@ def _tie_in_order(
 
 
 def _by_guid(named: Mapping[str, RdmaDevice], on_bus: Mapping[str, PciFunction]) -> dict[str, PciFunction]:
-    """A card's Device Serial Number is its system image GUID; its functions and RDMA devices go in ascending order."""
+    """A card's Device Serial Number is its system image GUID, which is also the first node GUID; its functions and RDMA
+    devices go in ascending order."""
     cards: dict[str, list[str]] = {}
     for name in sorted(named, key=natural):
-        if guid := _digits(named[name].sys_image_guid):
+        if guid := _digits(named[name].sys_image_guid or named[name].node_guid):
             cards.setdefault(guid, []).append(name)
     tied: dict[str, PciFunction] = {}
     for guid, names in cards.items():

@@ -78,7 +78,7 @@ def _finding(node: Topology, nic: Device, down: list[RdmaPort]) -> Finding:
     rate = max((e.rate_gbit_per_s or 0.0 for e in equals), default=0.0) or None
     cause, repair = _cause(down[0])
     which = f"port {down[0].port} " if len(nic.ports) > 1 else "port "
-    lines = [line for p in down for key in ("state", "physical") if (line := p.lines.get(key))]
+    lines = [line for p in down for key in _shown(p) if (line := p.lines.get(key))]
     peers = f", {active} of {len(equals)} equals are Active" if equals else ""
     return Finding(
         rule=ID,
@@ -95,6 +95,12 @@ def _finding(node: Topology, nic: Device, down: list[RdmaPort]) -> Finding:
         price_kind="computed" if gpus or (nic.role == "compute" and rate) else "unknown",
         covers=frozenset(gpus),
     )
+
+
+def _shown(port: RdmaPort) -> tuple[str, ...]:
+    """The fields that show it; a port that has not heard of a subnet manager has its LID at 0."""
+    unmanaged = port.sm_lid == 0 and port.link_layer == "infiniband" and _cause(port) == _CAUSES["linkup"]
+    return ("state", "physical", "sm_lid") if unmanaged else ("state", "physical")
 
 
 def _words(port: RdmaPort) -> str:
