@@ -1,11 +1,20 @@
-"""An InfiniBand fabric as `ibnetdiscover` or `iblinkinfo` lists it: every cable, who hangs on which leaf, and the tiers.
+"""An InfiniBand fabric as `ibnetdiscover` or `iblinkinfo` lists it: every cable once, with both its ends.
 
-What follows from it is in `cables.py` (slow, narrow and missing cables) and `rails.py` (which rail is on which leaf).
+What follows from it: `tiers.py` (leaves, uplinks, bisection), `cables.py` (slow, narrow and missing cables), `rails.py`
+(which rail is on which leaf).
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from sys import intern
 from typing import NamedTuple
+
+from topocheck.hardware.network import ib_rate_gbit_per_s
+from topocheck.probes import iblinkinfo, ibnetdiscover
+from topocheck.probes import rdma_draft as rdma
+from topocheck.probes.ib_links import End, Link, SwitchNames
 
 
 class HostCable(NamedTuple):
@@ -26,7 +35,7 @@ class HostCable(NamedTuple):
 
 
 class Trunk(NamedTuple):
-    """A cable between two switches, one entry however often it was listed; `a` < `b`."""
+    """A cable between two switches."""
 
     a: str
     a_port: str
@@ -39,7 +48,7 @@ class Trunk(NamedTuple):
 
 class Listing(NamedTuple):
     """One tool's output, each cable once. `whole`: the switches whose own record is there to its end, so that what it
-    does not hold is not there; `guids`: of switches, by name."""
+    does not hold is not there; `guids`: (name, GUID) of switches."""
 
     origin: str
     cables: tuple[HostCable, ...]
@@ -47,3 +56,171 @@ class Listing(NamedTuple):
     switches: tuple[str, ...]
     whole: frozenset[str] = frozenset()
     guids: tuple[tuple[str, str], ...] = ()
+
+
+def listing(text: str, origin: str) -> Listing | None:
+    """The fabric that a text lists; None if neither ibnetdiscover nor iblinkinfo wrote it."""
+    for probe in (ibnetdiscover, iblinkinfo):
+        if probe.sniff(text):
+            return _Cables(probe.links(text), probe.INPUT).listing(origin)
+    return None
+
+
+def distinct(listings: Iterable[Listing]) -> tuple[Listing, ...]:
+    """Listings that can be read together: switches of one name in two fabrics go by GUID, and a cable that several
+    listings have stays in the first."""
+    listings = tuple(listings)
+    known: dict[str, set[str]] = {}
+    for name, guid in (pair for each in listings for pair in each.guids):
+        known.setdefault(name, set()).add(guid)
+    twice = {name for name, guids in known.items() if len(guids) > 1}
+    taken: set[tuple[str, str]] = set()
+    return tuple(_untaken(_renamed(each, twice), taken) for each in listings)
+
+
+def _renamed(each: Listing, names: set[str]) -> Listing:
+    new = {name: guid for name, guid in each.guids if name in names}
+    if not new:
+        return each
+    return each._replace(
+        cables=tuple(c._replace(switch=new.get(c.switch, c.switch)) for c in each.cables),
+        trunks=tuple(t._replace(a=new.get(t.a, t.a), b=new.get(t.b, t.b)) for t in each.trunks),
+        switches=tuple(new.get(s, s) for s in each.switches),
+        whole=frozenset(new.get(s, s) for s in each.whole),
+        guids=tuple((new.get(name, name), guid) for name, guid in each.guids),
+    )
+
+
+def _untaken(each: Listing, taken: set[tuple[str, str]]) -> Listing:
+    """What no earlier listing has; a switch port has one cable."""
+    cables = tuple(c for c in each.cables if (c.switch, c.switch_port) not in taken)
+    trunks = tuple(t for t in each.trunks if (t.a, t.a_port) not in taken and (t.b, t.b_port) not in taken)
+    taken.update((c.switch, c.switch_port) for c in cables)
+    taken.update(end for t in trunks for end in ((t.a, t.a_port), (t.b, t.b_port)))
+    return each._replace(cables=cables, trunks=trunks)
+
+
+_Port = tuple[str, int]  # of a switch, by GUID or name
+_Pair = tuple[End, End]
+_OWN, _FAR = 1, 2  # which end's record told of a cable
+
+
+class _Cables:
+    """Collects the lines of a listing: two of them are one cable."""
+
+    def __init__(self, links: Iterable[Link], by: str) -> None:
+        self.by = by
+        self.hosts: dict[_Port, tuple[_Pair, int | None, str | None]] = {}  # (CA, switch), width, speed
+        self.trunks: dict[tuple[_Port, _Port], tuple[_Pair, int | None, str | None]] = {}
+        self.told: dict[_Port, int] = {}  # by the switch's port: which records told of what is in it
+        self.records: dict[str, None] = {}
+        self.first: str | None = None  # whose record comes first, and last
+        self.last: str | None = None
+        for link in links:
+            self._add(link)
+
+    def _add(self, link: Link) -> None:
+        own = link.own
+        if own.kind == "SW":
+            self.records.setdefault(_id(own))
+        self.last = _id(own)
+        self.first = self.first or self.last
+        if own.kind == link.far.kind == "SW":
+            self._add_trunk(link)
+        elif pair := _host_pair(link):
+            port = _id(pair[1]), pair[1].port
+            self.hosts.setdefault(port, (pair, link.width, link.speed))
+            self._tell(port, _OWN if pair[1] is own else _FAR)
+
+    def _add_trunk(self, link: Link) -> None:
+        own, far = (_id(link.own), link.own.port), (_id(link.far), link.far.port)
+        pair = (link.own, link.far) if own <= far else (link.far, link.own)
+        self.trunks.setdefault((min(own, far), max(own, far)), (pair, link.width, link.speed))
+        self._tell(own, _OWN)
+        self._tell(far, _FAR)
+
+    def _tell(self, port: _Port, record: int) -> None:
+        self.told[port] = self.told.get(port, 0) | record
+
+    def listing(self, origin: str) -> Listing:
+        """What was collected, with names."""
+        ends = [pair[1] for pair, _, _ in self.hosts.values()]
+        ends += [end for pair, _, _ in self.trunks.values() for end in pair]
+        names = SwitchNames(ends)
+        name_of = {_id(end): intern(names.of(end)) for end in ends}
+        guids = {name_of[_id(end)]: f"0x{end.guid}" for end in ends if end.guid}
+        return Listing(
+            origin,
+            tuple(self._cable(*found, name_of) for found in self.hosts.values() if not _aggregates(found[0][0])),
+            tuple(_trunk(*found, name_of) for found in self.trunks.values()),
+            tuple(name_of.values()),
+            frozenset(name_of[s] for s in self._whole() if s in name_of),
+            tuple(guids.items()),
+        )
+
+    def _whole(self) -> Iterable[str]:
+        """A record between others is whole; the first and the last may be cut, and are not if each of their cables is
+        told of from both its ends."""
+        one_sided = {switch for (switch, _), told in self.told.items() if told != _OWN | _FAR}
+        return (s for s in self.records if s not in (self.first, self.last) or s not in one_sided)
+
+    def _cable(self, pair: _Pair, width: int | None, speed: str | None, name_of: dict[str, str]) -> HostCable:
+        ca, switch = pair
+        host, device = _host_and_device(ca.name)
+        guid = rdma.guid(ca.guid) if ca.guid else None
+        rate = ib_rate_gbit_per_s(width, speed)
+        at, port = name_of[_id(switch)], intern(str(switch.port))
+        return HostCable(
+            host,
+            device,
+            guid,
+            ca.lid or None,
+            ca.port,
+            at,
+            port,
+            rate,
+            width,
+            speed,
+            self.by,
+            " ".join(ca.name.split()),
+        )
+
+
+def _trunk(pair: _Pair, width: int | None, speed: str | None, name_of: dict[str, str]) -> Trunk:
+    (a, a_port), (b, b_port) = sorted((name_of[_id(end)], intern(str(end.port))) for end in pair)
+    return Trunk(a, a_port, b, b_port, ib_rate_gbit_per_s(width, speed), width, speed)
+
+
+def _id(end: End) -> str:
+    return end.guid or f"{end.lid} {end.name}"
+
+
+def _host_pair(link: Link) -> _Pair | None:
+    """(CA, switch). An end of unknown kind is a CA if its description names a host, and a switch beside a CA."""
+    for ca, switch in link.ca_and_switch():
+        if (ca.kind or switch.kind) and (ca.kind or _host_and_device(ca.name)[0]):
+            return ca, switch
+    return None
+
+
+def _aggregates(ca: End) -> bool:
+    """Whether it is the SHARP engine of a switch, which stands on its last port as a CA."""
+    return "Aggregation Node" in ca.name
+
+
+_DESCRIPTION = re.compile(r"([A-Za-z0-9][\w.-]{0,254})\s+([A-Za-z][\w-]{0,62}\d\w{0,62})")
+_FACTORY = re.compile(r"MT\d{4,6}|localhost|none", re.IGNORECASE)
+
+
+def _host_and_device(description: str) -> tuple[str | None, str | None]:
+    """What the driver writes once it knows its host; a name without the domain, as `hostname -s` prints it.
+
+    >>> _host_and_device("gpu01 mlx5_3"), _host_and_device("MT4129 ConnectX7   Mellanox Technologies")
+    (('gpu01', 'mlx5_3'), (None, None))
+    """
+    match = _DESCRIPTION.fullmatch(description)
+    if not match:
+        return None, None
+    host, device = match.groups()
+    short = host if re.fullmatch(r"[\d.]+", host) else host.partition(".")[0]
+    return (None if _FACTORY.fullmatch(short) else intern(short)), intern(device)
