@@ -13,34 +13,93 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
+
+from topocheck.hardware.gpus import part_of
 
 PLACE = " of "
 GPU_COUNT = "GPU count"
 NIC_COUNT = "NIC count"
+COUNTS = (GPU_COUNT, NIC_COUNT)
 Pairs = Iterator[tuple[str, str]]
 _NEAR = ("PIX", "PXB")
 _FULL_LANES = 16
 
+# What is compared, by the field's name: which rules of the node itself speak of it. Hardware first, then what is only
+# a version or an order.
+HARDWARE = {
+    GPU_COUNT: ("GPU001", "GPU003"),
+    NIC_COUNT: ("NET005", "RAIL003"),
+    "NVSwitch count": ("NVL005",),
+    "NIC models": ("NET005", "NET006"),
+    "ports a NIC": ("NET005", "NET006"),
+    "PCIe width": ("PCI001", "PCI003", "PCI004"),
+    "PCIe speed": ("PCI002", "PCI003", "PCI004"),
+    "PCIe slot speed": ("PCI002", "PCI003", "PCI004"),
+    "NUMA nodes": ("NUM001", "NUM002"),
+    "sockets": ("NUM001", "NUM002"),
+    "NUMA layout": ("NUM001", "NUM002", "AFF001"),
+    "link layer": ("NET001", "NET006"),
+    "MTU": ("NET004",),
+    "port rate": ("NET002",),
+    "NVLinks": ("GPU001", "GPU002", "NVL001", "NVL002", "NVL005"),
+    "GPU–NIC map": ("AFF001", "AFF002", "AFF003", "NET001", "NET005", "NUM002", "RAIL001", "RAIL003", "VIRT001"),
+}
+SOFTWARE = {
+    "driver": ("GPU003", "NVL005"),
+    "kernel": (),
+    "fabric manager": ("NVL005",),
+    "VBIOS": ("GPU002",),
+    "NIC firmware": ("NET006",),
+    "NIC boards": ("NET005", "NET006"),
+    "GPU numbering": ("GPU001",),
+    "NIC numbering": ("NET005", "RAIL001"),
+}
+SAID_BY = HARDWARE | SOFTWARE
+
 
 def values(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The pairs, always in the same order, so that reports that are alike give equal tuples."""
+    """The pairs, always in the same order, so that reports that are alike give equal tuples. What the site's policy
+    has waived on this node is not compared either."""
+    waived = {finding["rule"] for finding in document["findings"] if finding["waived"]}
+    pairs = tuple(_all(document))
+    return tuple(p for p in pairs if waived.isdisjoint(SAID_BY[name_of(p[0])])) if waived else pairs
+
+
+def name_of(field: str) -> str:
+    """ "PCIe width" of "PCIe width of gpu 0000:19:00.0"."""
+    return field.partition(PLACE)[0]
+
+
+def place_of(field: str) -> str:
+    """ "gpu 0000:19:00.0" of "PCIe width of gpu 0000:19:00.0", else ""."""
+    return field.partition(PLACE)[2]
+
+
+def _all(document: Mapping[str, Any]) -> Pairs:
     gpus, nics = physical(document, "gpu"), physical(document, "nic")
     links = [link for link in document["links"] if link["kind"] == "pcie"]
     devices = {d["bdf"]: d["kind"] for d in document["devices"] if d["bdf"]}
+    on_c2c = {d["bdf"] for d in gpus if _c2c(d["model"], d["pci_id"])}
     whole = any(link["b"] and link["b"] not in devices for link in links)  # the whole bus was read, not its GPUs alone
-    return (
-        *_counts(document, gpus, nics, whole),
-        *_versions(document, gpus, nics),
-        *_cards(nics),
-        *_widths(links, devices),
-        *_speeds(links, devices),
-        *_numbering(gpus, nics),
-        *_numa(document, gpus, nics),
-        *_ports(nics),
-        *_nvlinks(gpus),
-        *_map(document, gpus, nics, whole),
-    )
+    yield from _counts(document, gpus, nics, whole)
+    yield from _versions(document, gpus, nics)
+    yield from _cards(nics)
+    yield from _widths([link for link in links if link["b"] not in on_c2c], devices)
+    yield from _speeds(links, devices)
+    yield from _numbering(gpus, nics)
+    yield from _numa(document, gpus, nics)
+    yield from _ports(nics)
+    yield from _nvlinks(gpus)
+    yield from _map(document, gpus, nics, whole)
+
+
+@lru_cache(maxsize=256)
+def _c2c(model: str | None, pci_id: str | None) -> bool:
+    """Whether a GPU talks to its CPU by C2C: its PCIe link is for its control only."""
+    part = part_of(model, pci_id)
+    return part is not None and part.c2c
 
 
 def physical(document: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
