@@ -24,6 +24,8 @@ _CHUNK_BYTES = 1 << 20
 _LINE_BYTES = 16 << 20  # a report of 8 GPUs and 32 NICs has 160 KB
 _LISTING_BYTES = 256 << 20  # 10,000 nodes of 8 ports take 40 MB
 _MOST_EXAMPLES = 10
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_ENDS = {b"{": b"}", b"[": b"]"}  # of indented JSON: what it begins with, what its last line is
 _LABEL = re.compile(rb"\s*([\w.-]{1,255}):\s*(?=[{\[])")
 _BANNER = re.compile(rb"-{3,}\s*$")  # clush -b frames what nodes say
 
@@ -80,21 +82,22 @@ class Reading:
 
     def _of_lines(self, head: _Head, stream: Stream) -> Iterator[Document]:
         indented: list[bytes] = []  # lines of a report that is written over several
-        size = 0
+        size, end = 0, b""
         for number, line in joined(enumerate(_lines(head.read), 1), _LINE_BYTES):
-            if indented[:1] == [b"{"] and line and line.startswith(b'{"'):  # the indented one was cut off
+            where = f"{stream.origin}:{number}"
+            text = (line or b"").strip(_BLANK)
+            if indented and end == b"}" and line and line.startswith(b'{"'):  # the indented one was cut off
                 yield from self._read(b"\n".join(indented), stream.origin, stream.stem)
-                indented, size = [], 0
-            where = f"{stream.origin}:{number}" if number > 1 or not indented else stream.origin
-            text = (line or b"").strip(b"\xef\xbb\xbf \t\r\n")
+                indented = []
             if line is None:
                 self.count("torn", where, f"longer than {_LINE_BYTES >> 20} MB")
-            elif indented or text in (b"{", b"["):
+            elif indented or text in _ENDS:
+                end = end if indented else _ENDS[text]
+                size = size + len(line) if indented else len(line)
                 indented.append(line)
-                size += len(line)
-                if (text == b"}" and line[:1] == b"}") or text == b"]" or size > _LINE_BYTES:
+                if line.rstrip(_BLANK) == end or size > _LINE_BYTES:
                     yield from self._read(b"\n".join(indented), stream.origin, stream.stem)
-                    indented, size = [], 0
+                    indented = []
             elif text and not _BANNER.match(text):
                 yield from self._read(text, where, f"{stream.stem}:{number}" if number > 1 else stream.stem)
         if indented:
@@ -112,11 +115,14 @@ class Reading:
             why = f"cut off or damaged JSON ({error})" if started else f"no report: {_shown(text)}"
             self.count("torn" if started else "foreign", where, why)
             return
+        others = []
         for entry in data if isinstance(data, list) else [data]:
             if isinstance(entry, dict) and entry.get("schema") == SCHEMA:
                 yield Document(where, host, entry)
             else:
-                self._not_ours(entry, where)
+                others.append(entry)
+        if others:
+            self._not_ours(others[0], where)
 
     def _not_ours(self, entry: object, where: str) -> None:
         schema = entry.get("schema") if isinstance(entry, dict) else None
