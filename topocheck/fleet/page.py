@@ -32,17 +32,17 @@ from topocheck.fleet.words import (
 from topocheck.formats.html import environment, script_hash
 from topocheck.formats.screen import MARKS, SEPARATOR
 
-_NAMES = 600  # characters of folded names
+_NAMES = 240  # characters of folded names
 _ENTRIES = 200  # of one list
 _REASONS = 50
+_KINDS = 8
 
 
 class Odd(NamedTuple):
-    """A field in which sisters differ; one that rules tell of already is only shown."""
+    """A field in which sisters differ. `standing`: a severity, or why it counts for nothing."""
 
-    severity: str
+    standing: str
     words: str
-    accused: bool
 
 
 def render(fleet: Fleet) -> str:
@@ -63,7 +63,7 @@ def render(fleet: Fleet) -> str:
     return (
         template.render(
             fleet=fleet,
-            machine=SEPARATOR.join((*parts_of(fleet)[1:], *kinds_of(fleet)[:_REASONS])),
+            machine=SEPARATOR.join((*parts_of(fleet)[1:], *_kinds(fleet))),
             counts=counts_of(fleet) or fleet.reason,
             rails=rails_words(fleet.rails),
             unlike=[_odd(entry, several=len(fleet.kinds) > 1) for entry in fleet.unlike[:_ENTRIES]],
@@ -81,9 +81,16 @@ def render(fleet: Fleet) -> str:
     )
 
 
+def _kinds(fleet: Fleet) -> list[str]:
+    kinds = kinds_of(fleet)
+    return kinds if len(kinds) <= _KINDS else [*kinds[:_KINDS], f"{len(kinds) - _KINDS} more kinds"]
+
+
 def _odd(entry: Unlike, *, several: bool) -> Odd:
     words = unlike_words(entry, entry.others, kind=several, most=_NAMES)
-    return Odd(entry.severity, words, entry.accused and bool(entry.unexplained))
+    if not entry.unexplained and entry.others:
+        return Odd("told by findings", words)
+    return Odd(entry.severity if entry.accused else "only shown", words)
 
 
 def _job(job: Job | None) -> Sequence[str]:

@@ -1,0 +1,437 @@
+"""The formats of `topocheck fleet`, by fleets built by hand: what each says, how long it gets, and that no report can
+speak to the terminal, run in the page or become an option of sbatch."""
+
+import json
+import re
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from importlib.resources import files
+
+import fleets
+import pytest
+from fleets import ALL, EVIL, FAULTY, FIRMWARE, HEALTHY, HGX, NOTE, ORDERING, PCIE, RAILS, SHOWN, SWAPPED, TOLD, WIDTH
+
+from topocheck.fleet import document, exclude, metrics, page, screen
+from topocheck.fleet.grid import MOST_ROWS, grid
+from topocheck.fleet.report import Job, Other, Rails, Unread
+
+SCHEMA = json.loads((files("topocheck.fleet") / "fleet-1.schema.json").read_text("utf-8"))
+BAD = fleets.bad_day(2500)
+FLEETS = {
+    "healthy": HEALTHY,
+    "faulty": FAULTY,
+    "empty": fleets.EMPTY,
+    "blind": fleets.blind(),
+    "hostile": fleets.hostile(),
+    "bad day": BAD,
+}
+TOP_LEVEL = [
+    "schema", "version", "time", "verdict", "reason", "nodes", "verdicts", "hosts", "kinds", "groups", "unlike",
+    "rails", "exclude", "missing", "unexpected", "unread", "unread_examples", "comparisons", "job", "versions",
+]  # fmt: skip
+FAULTY_SCREEN = """\
+128 nodes · HGX H100 8-GPU, 8 GPUs, 10 NICs   2026-11-20
+FAILED  2 failed, 1 degraded, 125 healthy, 1 cabling fault, unlike in 1 field, 2
+        missing
+
+ x PCI001 mlx5_3 (0000:5e:00.0) on 2 nodes, gpu[017,044]
+          PCIe 5.0 x8 of x16: gpu3 -> mlx5_3 GPUDirect RDMA 26.9 of 49.0 GB/s
+          (−45 %)
+ ! PCI009 mlx5_6 (0000:9c:00.0) gpu090
+          relaxed ordering off, 7 peers on
+ i NUM003 on 128 nodes, gpu[001-128]: NUMA balancing is on
+
+ x RAIL002 gpu003 mlx5_3 and mlx5_4 are swapped
+           gpu003 mlx5_3 (0000:5e:00.0): leaf-4 port 3, belongs at leaf-3
+           gpu003 mlx5_4 (0000:5e:00.0): leaf-3 port 3, belongs at leaf-4
+           Swap the cables of gpu003 at leaf-3 port 3 and leaf-4 port 3
+ rails  by lldp, 128 nodes in 1 pod, 2 leaves, oversubscription at most 2.00
+        (leaf-0), bisection 25,600 Gb/s
+
+ i unlike  mlx5_3 firmware: 28.39.2048 on gpu044; 127 of 128 have 28.43.1014
+ - differs driver: 570.1 on gpu[001-064]; 64 of 128 have 580.95.05
+
+ missing  2 nodes: gpu[129-130]
+ not expected  1 node: login1
+ sbatch --exclude=gpu[003,017,044]
+
+ job of 64 nodes  gpu[051-114]
+   slowest  gpu090 has 196.0 of 392.0 GB/s (−50 %): a collective runs at its
+            pace
+   left out  gpu[017,044]: PCI001
+
+ against yesterday.jsonl  127 nodes in both; no report now: gpu130; none then:
+                          gpu001
+ x new PCI001 mlx5_3: gpu[017,044]
+
+ not read  1 torn, 1 foreign, 2 older of a host seen twice (nodes.jsonl:17: cut
+           off after 4096 bytes)
+"""
+
+
+def shown(fleet, *, verbose=False, width=80, color=False, ascii=False):  # noqa: A002
+    return screen.render(fleet, verbose=verbose, width=width, color=color, ascii=ascii)
+
+
+def words(fleet, **options):
+    return " ".join(shown(fleet, **options).split())
+
+
+def errors(value):
+    from jsonschema import Draft202012Validator
+
+    return [f"{list(error.path)}: {error.message[:200]}" for error in Draft202012Validator(SCHEMA).iter_errors(value)]
+
+
+def told(fleet):
+    return json.loads(document.render(fleet))
+
+
+# The screen
+
+
+def test_everything_at_once_on_one_screen():
+    assert shown(FAULTY) == FAULTY_SCREEN
+
+
+def test_a_healthy_fleet_is_four_lines():
+    assert shown(HEALTHY).splitlines() == [
+        "128 nodes · HGX H100 8-GPU, 8 GPUs, 10 NICs   2026-11-20",
+        "HEALTHY  128 healthy",
+        "",
+        " not seen  rails: no leaf is known of any port",
+    ]
+
+
+def test_an_unknown_fleet_says_why():
+    assert shown(fleets.EMPTY).splitlines()[1] == "UNKNOWN  no report was read"
+
+
+@pytest.mark.parametrize("width", [40, 61, 80, 200])
+@pytest.mark.parametrize("name", FLEETS)
+def test_no_line_is_wider_than_the_terminal(name, width):
+    from rich.cells import cell_len
+
+    page_ = shown(FLEETS[name], width=width)
+    assert max(cell_len(line) for line in page_.splitlines()) <= width
+
+
+def test_the_worst_day_is_cut_and_says_by_how_much():
+    lines = shown(BAD).splitlines()
+    assert len(lines) <= 110
+    # 120 groups, 8 of them shown; 300 cabling faults, 8 shown; 30 accused fields, 8 shown
+    assert "   and 112 more positions with a fault (-v)" in lines
+    assert "   and 292 more cabling faults (-v)" in lines
+    assert "   and 22 more fields (-v)" in lines
+    assert " sbatch --exclude: 834 nodes, more than a line; --format exclude prints them" in lines
+
+
+def test_verbose_shows_all():
+    few = replace(BAD, job=None, missing=(), unexpected=(), exclude=(), comparisons=())
+    page_ = shown(few, verbose=True)
+    assert page_.count(" x PCI0") == 120 and page_.count(" x RAIL002") == 300 and "(-v)" not in page_
+    assert "told by PCI001" in words(FAULTY, verbose=True) and "told by" not in words(FAULTY)
+
+
+def test_who_is_only_unlike_where_a_finding_says_so_is_not_named_twice():
+    assert "unlike" not in shown(replace(FAULTY, unlike=(TOLD,)))
+
+
+def test_sisters_of_several_kinds_are_told_apart():
+    page_ = shown(replace(FAULTY, kinds=((HGX, 100), (PCIE, 28)))).splitlines()
+    assert page_[0].startswith("128 nodes of 2 kinds")
+    assert "100 HGX H100 8-GPU, 8 GPUs, 10 NICs · 28 NVIDIA L40S, 4 GPUs, 2 NICs" in page_
+    assert "127 of 128 of HGX H100 8-GPU, 8 GPUs, 10 NICs have 28.43.1014" in words(
+        replace(FAULTY, kinds=((HGX, 100), (PCIE, 28)))
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "text"),
+    [
+        (WIDTH, "26.9 of 49.0 GB/s (−45 %)"),
+        (WIDTH._replace(message="mlx5_3 x8 of x16"), "x8 of x16 (−45 %)"),  # a price that the message lacks
+        (WIDTH._replace(message="mlx5_9 x8 of x16", worst_loss=None), "mlx5_9 x8 of x16"),  # the worst has another name
+    ],
+)
+def test_a_group_says_what_it_costs_once(group, text):
+    page_ = words(replace(HEALTHY, groups=(group,)))
+    assert text in page_ and page_.count("−45 %") == text.count("−45 %")
+
+
+def test_a_job_that_is_too_large_says_how_many_fit():
+    job = Job(128, ALL[:120], (), None, None, 392.0, False)
+    assert "job of 128 nodes only 120 fit: gpu[001-120]" in words(replace(HEALTHY, job=job))
+    alike = Job(2, ALL[:2], (), "gpu001", 392.0, 392.0, True)
+    assert "slowest 392.0 GB/s a node, one direction, all NICs together: none is slower" in words(
+        replace(HEALTHY, job=alike)
+    )
+
+
+def test_a_port_at_no_leaf_and_the_second_port_of_a_card():
+    ends = (SWAPPED.ends[0]._replace(leaf=None, leaf_port=None), SWAPPED.ends[1]._replace(port=2, leaf_port=None))
+    page_ = words(replace(HEALTHY, rails=replace(RAILS, faults=(SWAPPED._replace(ends=ends),))))
+    assert "gpu003 mlx5_3 (0000:5e:00.0): at no leaf, belongs at leaf-3" in page_
+    assert "gpu003 mlx5_4 (0000:5e:00.0) port 2: leaf-3, belongs at leaf-4" in page_
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_no_report_can_speak_to_the_terminal(verbose):
+    page_ = shown(fleets.hostile(), verbose=verbose)
+    assert not {char for char in page_ if not char.isprintable()} - {"\n"}
+    assert "\\x1b]0;owned\\x07\\x1b[2J[bold red]" in page_
+    assert shown(fleets.hostile(), verbose=verbose, ascii=True).isascii()
+
+
+def test_color_is_only_the_styles_of_rich():
+    escapes = {part[: part.index("m")] for part in shown(fleets.hostile(), color=True).split("\x1b[")[1:]}
+    assert escapes and all(set(escape) <= set("0123456789;") for escape in escapes)
+
+
+# The document
+
+
+def test_the_schema_is_one_itself():
+    from jsonschema import Draft202012Validator
+
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_every_fleet_holds_the_schema(name):
+    text = document.render(FLEETS[name])
+    assert errors(json.loads(text)) == []
+    assert list(json.loads(text)) == TOP_LEVEL
+    assert text.isascii() and text.count("\n") == 1 and text.endswith("}\n")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda d: d.pop("job"),
+        lambda d: d.update(extra=1),
+        lambda d: d.update(verdict="ok"),
+        lambda d: d["unread"].update(examples=[]),
+        lambda d: d["groups"][0].update(worst_loss=45.1),
+        lambda d: d["groups"][0].pop("count"),
+        lambda d: d["unlike"][0].update(share=1.5),
+        lambda d: d["rails"]["faults"][0]["ends"][0].pop("guid"),
+        lambda d: d["verdicts"].update(lost=1),
+    ],
+)
+def test_the_schema_refuses_what_is_not_in_it(spoil):
+    value = told(FAULTY)
+    spoil(value)
+    assert errors(value) != []
+
+
+def test_the_document_as_the_issue_has_it():
+    value = told(FAULTY)
+    assert (value["schema"], value["nodes"]) == ("topocheck.fleet/1", 128)
+    assert value["verdicts"] == {"failed": 2, "degraded": 1, "unknown": 0, "healthy": 125}
+    assert value["hosts"]["failed"] == "gpu[017,044]" and value["hosts"]["unknown"] == ""
+    assert value["groups"][0] == {
+        "rule": "PCI001", "name": "pcie-width-degraded", "severity": "error", "device": "mlx5_3",
+        "bdf": "0000:5e:00.0", "hosts": "gpu[017,044]", "count": 2, "worst_loss": 0.451,
+        "message": "mlx5_3 PCIe 5.0 x8 of x16: gpu3 -> mlx5_3 GPUDirect RDMA 26.9 of 49.0 GB/s (−45 %)",
+        "effect": "slows",
+    }  # fmt: skip
+    assert value["unlike"][1]["others"] == [{"value": "x8", "hosts": "gpu[017,044]", "count": 2, "follows": ["PCI001"]}]
+    assert value["unlike"][0]["share"] == 0.992  # 127 of 128
+    assert (value["exclude"], value["missing"], value["unexpected"]) == ("gpu[003,017,044]", "gpu[129-130]", "login1")
+    assert value["unread"] == {"torn": 1, "duplicate": 2, "schema": 0, "foreign": 1}
+    assert value["unread_examples"] == ["nodes.jsonl:17: cut off after 4096 bytes"]
+
+
+def test_the_document_names_both_ends_of_a_cable():
+    rails = told(FAULTY)["rails"]
+    assert [(e["host"], e["nic"], e["guid"], e["leaf"], e["expected_leaf"]) for e in rails["faults"][0]["ends"]] == [
+        ("gpu003", "mlx5_3", "b83f:d203:0001:0003", "leaf-4", "leaf-3"),
+        ("gpu003", "mlx5_4", "b83f:d203:0001:0003", "leaf-3", "leaf-4"),
+    ]
+    # 51,200 down, 25,600 up; a leaf without uplinks has no ratio
+    assert [leaf["oversubscription"] for leaf in rails["leaves"]] == [2.0, None]
+    assert told(HEALTHY)["rails"]["why_none"] == "no leaf is known of any port"
+    assert told(HEALTHY)["job"] is None
+
+
+def test_the_job_in_the_document():
+    assert told(FAULTY)["job"] == {
+        "wanted": 64, "chosen": "gpu[051-114]", "left_out": [{"hosts": "gpu[017,044]", "why": "PCI001"}],
+        "slowest": "gpu090", "slowest_gb_per_s": 196.0, "usual_gb_per_s": 392.0, "enough": True,
+    }  # fmt: skip
+
+
+# The list to leave out
+
+
+def test_exclude_is_one_line_or_nothing():
+    assert exclude.render(FAULTY) == "gpu[003,017,044]\n"
+    assert exclude.render(HEALTHY) == ""
+
+
+@pytest.mark.parametrize("name", [EVIL, "-w", "a b", "a;reboot", "$(reboot)", "a\nb", "", "a,b", "@all", "gpu[1-9]"])
+def test_no_name_becomes_an_option_or_a_second_word(name):
+    assert exclude.render(replace(FAULTY, exclude=("gpu003", name))) == "gpu003\n"
+    assert " sbatch --exclude=gpu003\n" in shown(replace(FAULTY, exclude=("gpu003", name)))
+
+
+# Metrics
+
+
+def samples(fleet):
+    lines = [line for line in metrics.render(fleet).splitlines() if not line.startswith("#")]
+    found = [re.fullmatch(r'([a-z_]+(?:\{[a-z]+="[^\n]*"\})?) (-?[0-9.e+-]+)', line) for line in lines]
+    assert all(found)
+    return {match[1]: float(match[2]) for match in found}
+
+
+@pytest.mark.real("prometheus", program="promtool")
+@pytest.mark.parametrize("name", FLEETS)
+def test_promtool_accepts_the_metrics(name):
+    subprocess.run(["promtool", "check", "metrics"], input=metrics.render(FLEETS[name]).encode(), check=True)
+
+
+def test_metrics_count_nodes_once():
+    twice = replace(
+        FAULTY, groups=(WIDTH, WIDTH._replace(device="mlx5_4", bdf="0000:5f:00.0", worst_loss=0.5), ORDERING)
+    )
+    found = samples(twice)
+    assert found['topocheck_fleet_check_nodes{check="PCI001",severity="error"}'] == 2
+    assert found['topocheck_fleet_worst_loss_ratio{check="PCI001"}'] == 0.5
+    assert found['topocheck_fleet_nodes{verdict="unknown"}'] == 0
+    assert found['topocheck_fleet_nodes{verdict="healthy"}'] == 125
+    assert found["topocheck_fleet_missing_nodes"] == 2
+    assert found['topocheck_fleet_unread{cause="duplicate"}'] == 2
+    assert found["topocheck_fleet_unlike_nodes"] == 1  # gpu044; TOLD follows a finding, SHOWN accuses nobody
+    assert found['topocheck_fleet_rail_faults{check="RAIL002",severity="error"}'] == 1
+    assert found["topocheck_fleet_bisection_bytes_per_second"] == 25600e9 / 8
+    assert found["topocheck_fleet_last_run_timestamp_seconds"] == 1795143845  # 2026-11-20T03:04:05Z
+
+
+def test_no_zero_for_cables_that_nobody_saw():
+    assert not [name for name in samples(HEALTHY) if "rail" in name or "bisection" in name]
+
+
+def test_metrics_do_not_grow_with_the_fleet():
+    # 12 rules, each with one severity and a loss; 4 verdicts, 4 causes, 3 rail rules, 7 single figures
+    assert len(samples(BAD)) == 12 + 12 + 4 + 4 + 3 + 7
+    many = tuple(WIDTH._replace(rule=f"X{i}") for i in range(2000))
+    assert len(samples(replace(FAULTY, groups=many))) == metrics.MOST_SERIES
+
+
+# The page
+
+
+class Elements(HTMLParser):
+    """What is in a page, and that all that is opened is closed; HTML lets td go unclosed."""
+
+    VOID = ("meta", "input", "td", "br")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.found, self.wrong = [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID and (not self.open or self.open.pop() != tag):
+            self.wrong.append(tag)
+
+    def count(self, tag):
+        return sum(name == tag for name, _ in self.found)
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_a_page_is_whole_and_stands_alone(name):
+    text = page.render(FLEETS[name])
+    elements = Elements(text)
+    assert elements.wrong == [] and elements.open == []
+    assert elements.count("script") == 1 and elements.count("link") == elements.count("img") == 0
+    assert all(not attrs.keys() & {"src", "href", "onerror", "onclick"} for _, attrs in elements.found)
+    assert text.startswith("<!doctype html>\n<html")
+    assert {char for char in text if not char.isprintable()} <= {"\n"}
+
+
+def test_no_report_runs_in_the_page():
+    text = page.render(fleets.hostile())
+    assert "&lt;script&gt;window.owned=1&lt;/script&gt;" in text
+    assert "<script>window" not in text and "<img" not in text
+    assert "{{7*7}}" in text
+
+
+def test_the_policy_of_the_page_knows_its_script():
+    from base64 import b64encode
+    from hashlib import sha256
+
+    text = page.render(FAULTY)
+    script = re.search(r"<script>(.*?)</script>", text, re.DOTALL)[1]
+    assert f"script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" in text
+
+
+def test_the_grid_has_a_row_for_each_that_is_not_well_and_one_for_all_others():
+    found = grid(FAULTY)
+    assert [column for column, _ in found.columns] == ["NUM003", "PCI001", "PCI009", "RAIL002", "unlike"]
+    rows = {row.name: row for row in found.rows}
+    assert list(rows) == ["gpu017", "gpu044", "gpu003", "gpu090", "124 nodes"]
+    marks = {name: [cell and cell.severity for cell in row.cells] for name, row in rows.items()}
+    assert marks == {
+        "gpu017": ["info", "error", None, None, None],
+        "gpu044": ["info", "error", None, None, "info"],
+        "gpu003": ["info", None, None, "error", None],
+        "gpu090": ["info", None, "warning", None, None],
+        "124 nodes": ["info", None, None, None, None],
+    }
+    assert rows["124 nodes"].hosts == "gpu[001-002,004-016,018-043,045-089,091-128]"
+    assert rows["gpu044"].cells[1].about == "mlx5_3 (0000:5e:00.0)"
+    assert rows["gpu044"].cells[4].about == "mlx5_3 firmware 28.39.2048"
+    assert rows["gpu003"].cells[3].about == "mlx5_3 (0000:5e:00.0), mlx5_4 (0000:5e:00.0)"
+
+
+def test_alike_nodes_with_other_notes_have_their_own_row():
+    states = {host: {"NUM003": "info"} for host in ALL[:28]}
+    rows = grid(replace(HEALTHY, groups=(NOTE,), states=states)).rows
+    assert [(row.name, row.verdict, row.worst) for row in rows] == [
+        ("28 nodes", "healthy", "info"),
+        ("100 nodes", "healthy", ""),
+    ]
+
+
+def test_nobody_is_marked_for_a_difference_that_is_only_shown():
+    assert [row.name for row in grid(replace(HEALTHY, unlike=(SHOWN, TOLD))).rows] == ["128 nodes"]
+    assert [row.name for row in grid(replace(HEALTHY, unlike=(FIRMWARE,))).rows] == ["gpu044", "127 nodes"]
+
+
+def test_a_host_that_only_the_fabric_knows_has_no_verdict():
+    known = replace(HEALTHY, hosts=("gpu001", "gpu002"), verdicts={"healthy": ("gpu001",)})
+    assert {row.name: row.verdict for row in grid(known).rows} == {"gpu001": "healthy", "gpu002": "unknown"}
+
+
+def test_ten_thousand_bad_nodes_make_a_page_of_two_megabytes():
+    bad = fleets.bad_day(10_000)
+    text = page.render(bad)
+    assert len(text.encode()) <= 2_000_000
+    rows = grid(bad).rows
+    # all alike in what is wrong: those that do not fit a row of their own share one
+    assert len(rows) == MOST_ROWS + 1 and rows[-1].name == f"{10_000 - MOST_ROWS} nodes"
+    assert "and 100 more</p>" in text  # 300 cabling faults, 200 shown
+
+
+def test_what_is_not_asked_for_has_no_section():
+    text = page.render(replace(HEALTHY, rails=Rails(None), unread=Unread()))
+    assert 'id="job"' not in text and "sbatch" not in text and "Against" not in text and 'id="unlike"' not in text
+    assert "Nothing is known." in text and "<p>None.</p>" in text
+
+
+def test_others_who_are_told_by_findings_say_so_in_the_page():
+    both = FIRMWARE._replace(others=(Other("a", ("gpu001",)), Other("b", ("gpu002",), ("PCI001",))))
+    text = page.render(replace(HEALTHY, unlike=(TOLD, SHOWN, both)))
+    assert '<span class="dim">- told by findings</span> PCIe width of' in text
+    assert '<span class="dim">- only shown</span> driver' in text
+    assert '<span class="info">i info</span> mlx5_3 firmware: a on gpu001, b on gpu002 (told by PCI001);' in text
