@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from topocheck import __version__
+from topocheck.fleet.cables import with_cables
 from topocheck.fleet.changes import compare
 from topocheck.fleet.choose import exclude, job
 from topocheck.fleet.groups import RANK, groups, states
@@ -55,7 +56,7 @@ def read(names: Sequence[str]) -> tuple[list[NodeRecord], Reading]:
 def assess(nodes: Sequence[NodeRecord], reading: Reading, time: str, asked: Asked | None = None) -> Fleet:
     """The fleet's report; `time` is now, UTC."""
     asked = asked or Asked()
-    cabling = rails(nodes, reading.listings, asked.patterns)
+    cabling = with_cables(rails(nodes, reading.listings, asked.patterns), nodes, reading.listings)
     hosts = [n.host for n in nodes] or sorted({end.host for f in cabling.faults for end in f.ends})
     missing, unexpected = _expected(asked.expected, hosts)
     odd = unlike(nodes)

@@ -114,8 +114,7 @@ class _Cables:
         self.trunks: dict[tuple[_Port, _Port], tuple[_Pair, int | None, str | None]] = {}
         self.told: dict[_Port, int] = {}  # by the switch's port: which records told of what is in it
         self.records: dict[str, None] = {}
-        self.first: str | None = None  # whose record comes first, and last
-        self.last: str | None = None
+        self.last: str | None = None  # whose record it is
         for link in links:
             self._add(link)
 
@@ -124,7 +123,6 @@ class _Cables:
         if own.kind == "SW":
             self.records.setdefault(_id(own))
         self.last = _id(own)
-        self.first = self.first or self.last
         if own.kind == link.far.kind == "SW":
             self._add_trunk(link)
         elif pair := _host_pair(link):
@@ -159,10 +157,11 @@ class _Cables:
         )
 
     def _whole(self) -> Iterable[str]:
-        """A record between others is whole; the first and the last may be cut, and are not if each of their cables is
-        told of from both its ends."""
-        one_sided = {switch for (switch, _), told in self.told.items() if told != _OWN | _FAR}
-        return (s for s in self.records if s not in (self.first, self.last) or s not in one_sided)
+        """A record is whole if it has every cable that others tell of; the last one, which may be cut, if others also
+        tell of each of its own."""
+        lacking = {switch for (switch, _), told in self.told.items() if told == _FAR}
+        untold = {switch for (switch, _), told in self.told.items() if told == _OWN}
+        return (s for s in self.records if s not in lacking and not (s == self.last and s in untold))
 
     def _cable(self, pair: _Pair, width: int | None, speed: str | None, name_of: dict[str, str]) -> HostCable:
         ca, switch = pair

@@ -1,0 +1,175 @@
+"""Cables of hosts that are not as their sisters': slower or narrower (NET002), or not there (NET001).
+
+Sisters are hosts whose names differ in numbers only and that have the same ports cabled. A management, login or storage
+host is none of a compute node, and a CA whose description names no host is compared with nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from topocheck.fleet.fabric import HostCable, Listing
+from topocheck.fleet.peers import LEAST, Peers, compared, fix, most
+from topocheck.fleet.record import NodeRecord, RailPort
+from topocheck.fleet.report import RailEnd, RailFault, Rails
+from topocheck.fleet.tiers import Tree, bisection_gbit_per_s, leaves, tree
+from topocheck.fleet.uplinks import uplink_faults
+
+_SHAPES = 16  # the commonest ones, among which that of a host with a cable missing is looked for
+Key = tuple[str, int]  # device and port
+Ports = dict[Key, HostCable]
+
+
+def with_cables(rails: Rails, nodes: Sequence[NodeRecord], listings: Sequence[Listing]) -> Rails:
+    """The rails with what the listings say of leaves, bisection and faulty cables; errors first."""
+    if not listings:
+        return rails
+    found = tree(listings)
+    faults = sorted((*rails.faults, *cable_faults(found, nodes)), key=lambda fault: fault.severity != "error")
+    bisection = bisection_gbit_per_s(found)
+    return replace(rails, leaves=leaves(found), bisection_gbit_per_s=bisection, faults=tuple(faults))
+
+
+def cable_faults(found: Tree, nodes: Sequence[NodeRecord]) -> tuple[RailFault, ...]:
+    """The cables, of hosts and between switches, that are not as others in the same place."""
+    reports = _Reports(nodes)
+    faults: list[RailFault] = []
+    for group in _sisters(_hosts(found, reports)):
+        faults += _slow(group, reports)
+        faults += _Missing(group, found, reports).faults()
+    return (*faults, *uplink_faults(found))
+
+
+class _Reports:
+    """What the nodes' own reports say of their ports."""
+
+    def __init__(self, nodes: Iterable[NodeRecord]) -> None:
+        self._nodes = {n.host.partition(".")[0]: n for n in nodes}
+        self._ports = {p.guid: (n, p) for n in self._nodes.values() for p in n.ports if p.guid}
+
+    def named(self, cable: HostCable) -> HostCable:
+        """The cable with its host and NIC as they are called in the report that has its GUID."""
+        if cable.guid not in self._ports:
+            return cable
+        node, port = self._ports[cable.guid]
+        return cable._replace(host=node.host, device=port.nic, port=port.port)
+
+    def port(self, host: str, key: Key) -> RailPort | None:
+        """The port of a host, as its report has it."""
+        node = self._nodes.get(host.partition(".")[0])
+        return next((p for p in node.ports if (p.nic, p.port) == key), None) if node else None
+
+
+def _hosts(found: Tree, reports: _Reports) -> dict[str, Ports]:
+    """Host → port → cable; a name with two cables at one port is several hosts', none of them known."""
+    hosts: dict[str, Ports] = {}
+    shared = set()
+    for cable in (reports.named(c) for cables in found.cables.values() for c in cables):
+        if cable.host and cable.device:
+            key = cable.device, cable.port or 1
+            if hosts.setdefault(cable.host, {}).setdefault(key, cable) is not cable:
+                shared.add(cable.host)
+    return {host: ports for host, ports in hosts.items() if host not in shared}
+
+
+def _sisters(hosts: dict[str, Ports]) -> list[dict[str, Ports]]:
+    """Hosts by kind."""
+    shapes: dict[str, Counter[frozenset[Key]]] = {}
+    for host, ports in hosts.items():
+        shapes.setdefault(_stem(host), Counter())[frozenset(ports)] += 1
+    full = {(stem, shape): _full(shape, counts) for stem, counts in shapes.items() for shape in counts}
+    groups: dict[tuple[str, frozenset[Key]], dict[str, Ports]] = {}
+    for host, ports in hosts.items():
+        stem = _stem(host)
+        groups.setdefault((stem, full[stem, frozenset(ports)]), {})[host] = ports
+    return list(groups.values())
+
+
+def _stem(host: str) -> str:
+    return re.sub(r"\d+", "#", host)
+
+
+def _full(shape: frozenset[Key], counts: Counter[frozenset[Key]]) -> frozenset[Key]:
+    """The ports that a host with these should have: it may lack half of what three times as many have."""
+    for other, count in counts.most_common(_SHAPES):
+        if count >= 3 * counts[shape] and shape < other and 2 * len(shape) >= len(other):
+            return other
+    return shape
+
+
+def _slow(group: dict[str, Ports], reports: _Reports) -> Iterator[RailFault]:
+    """At a rate below that of most sisters at the same port."""
+    by_port: dict[Key, list[HostCable]] = {}
+    for ports in group.values():
+        for key, cable in ports.items():
+            by_port.setdefault(key, []).append(cable)
+    for key, cables in by_port.items():
+        peers = Peers(cables)
+        for cable in filter(peers.outrun, cables):
+            where = f"{cable.host} {cable.device} on {cable.switch} port {cable.switch_port}"
+            message = f"{where} runs {compared(cable, peers, f'cables at {cable.device}')}"
+            port = reports.port(cable.host or "", key)
+            end = _end(cable.host or "", key, port, cable.guid, cable.switch, cable.switch_port, None)
+            yield RailFault("NET002", "error", (end,), message, fix(cable, peers))
+
+
+def _end(
+    host: str, key: Key, port: RailPort | None, guid: str | None, leaf: str | None, at: str | None, expected: str | None
+) -> RailEnd:
+    return RailEnd(host, key[0], port.bdf if port else None, guid, key[1], leaf, at, expected)
+
+
+class _Missing:
+    """Ports without a cable where most sisters have one, as far as the leaf is told by sisters on the same leaves."""
+
+    def __init__(self, group: dict[str, Ports], found: Tree, reports: _Reports) -> None:
+        self.group, self.found, self.reports = group, found, reports
+        having = Counter(key for ports in group.values() for key in ports)
+        self.usual = [key for key, count in having.items() if count < len(group) and most(count, len(group))]
+        self.leaves: dict[tuple[Key, str, Key], Counter[str]] = {}  # of those with such a leaf: that of a usual port
+        for ports in group.values() if self.usual else ():
+            for key, cable in ports.items():
+                for usual in self.usual:
+                    if usual in ports:
+                        seen = self.leaves.setdefault((key, cable.switch, usual), Counter())
+                        seen[ports[usual].switch] += 1
+
+    def faults(self) -> Iterator[RailFault]:
+        """One a port. A listing that is cut, or a CA without a name on the leaf, may hide the cable."""
+        if not self.usual or not self.found.complete:
+            return
+        for host, ports in self.group.items():
+            for key in self.usual:
+                leaf = self._leaf(ports, key) if key not in ports else None
+                port = self.reports.port(host, key)
+                unnamed = leaf and any(c.host is None for c in map(self.reports.named, self.found.cables[leaf]))
+                if leaf and not unnamed and not (port and port.state == "active"):
+                    yield self._fault(host, ports, key, leaf, port)
+
+    def _leaf(self, ports: Ports, key: Key) -> str | None:
+        """Where most sisters have it that share a leaf at another port."""
+        seen: Counter[str] = Counter()
+        for other, cable in ports.items():
+            seen.update(self.leaves.get((other, cable.switch, key), {}))
+        leaf, count = seen.most_common(1)[0] if seen else ("", 0)
+        return leaf if count >= LEAST - 1 and 4 * count >= 3 * seen.total() else None
+
+    def _fault(self, host: str, ports: Ports, key: Key, leaf: str, port: RailPort | None) -> RailFault:
+        device = key[0] if key[1] == 1 else f"{key[0]} port {key[1]}"
+        at = self._switch_port(ports, leaf)
+        place = f"{leaf} port {at}" if at else leaf
+        having = sum(key in other for other in self.group.values())
+        sisters = f"{having} of {len(self.group)} sisters have one"
+        message = f"{host} {device}: no cable seen, expected on {place}{', which is empty' if at else ''}; {sisters}"
+        end = _end(host, key, port, port.guid if port else None, None, at, leaf)
+        repair = f"Plug in or reseat the cable to {place}; see that the port is enabled"
+        return RailFault("NET001", "error", (end,), message, repair)
+
+    def _switch_port(self, ports: Ports, leaf: str) -> str | None:
+        """The number that the host has on all its other leaves, if it is free on this one."""
+        numbers = {cable.switch_port for cable in ports.values()}
+        number = numbers.pop() if len(numbers) == 1 and len(ports) > 1 else None
+        return number if number and number not in self.found.taken(leaf) else None
