@@ -1,0 +1,111 @@
+"""What is wrong in pods: one finding a fault. First what one node explains, then two nodes, then the rest.
+
+A node in mirror or another order, exchanged cables (RAIL001); a rail that a part of the nodes has elsewhere; a cable on
+another rail's leaf (RAIL002); the same of RoCE subnets (RAIL004).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from topocheck.fleet.cycles import cycles
+from topocheck.fleet.pods import Key, Pod, Stray, strays
+from topocheck.fleet.rail_ports import RailNode
+from topocheck.fleet.rail_words import SUBNETS, Words, crossed, halves, misplaced, reordered
+from topocheck.fleet.report import RailFault
+
+_MANY = 4  # cables of one node in another order, or nodes with the same cable elsewhere: no slip of the hand
+_RENUMBERED = "; its NICs have other PCI addresses than its sisters': the order may be another, not the cabling"
+_NAMED = "; by device names only: without its report the order may be another, not the cabling"
+
+
+def faults(pods: Iterable[Pod], words: Words) -> Iterator[RailFault]:
+    """The faults of these pods, which have an order."""
+    pods = list(pods)
+    left: list[Stray] = []
+    nodes: dict[str, RailNode] = {}
+    for pod in pods:
+        rest: list[Stray] = []
+        usual = _usual_order(pod)
+        for node in pod.nodes:
+            if wrong := strays(pod, node):
+                nodes[node.host] = node
+                found, remaining = _of_node(words, pod, node, wrong, usual)
+                yield from found
+                rest += remaining
+        plans, remaining = _halves(words, pod, rest)
+        yield from plans
+        left += remaining
+    rounds, left = cycles(left)
+    yield from (crossed(words, exchanged) for exchanged in rounds)
+    yield from _misplaced(words, pods, left, nodes)
+
+
+def _usual_order(pod: Pod) -> tuple[str, ...] | None:
+    """The PCI addresses that most of its nodes have, None where no majority has the same."""
+    orders = Counter(n.order for n in pod.nodes if n.reported)
+    (order, count), *_ = orders.most_common(1) or [((), 0)]
+    return order if 2 * count > len(pod.nodes) else None
+
+
+def _of_node(
+    words: Words, pod: Pod, node: RailNode, wrong: list[Stray], usual: tuple[str, ...] | None
+) -> tuple[list[RailFault], list[Stray]]:
+    """What exchanges among the node's own cables explain, and the cables that are left."""
+    renumbered = node.reported and usual is not None and node.order != usual
+    remark = _RENUMBERED if renumbered else "" if node.reported or len(wrong) < _MANY else _NAMED
+    if len(wrong) >= _MANY and _mirrored(pod, node):
+        how = f"its {len(node.order)} rails are in mirror order"
+        return [reordered(words, wrong, how, remark, error=not remark)], []
+    exchanged, rest = cycles(wrong)
+    if not rest and len(wrong) >= _MANY and 4 * len(wrong) >= 3 * len(node.cables):
+        how = f"{len(wrong)} of its {len(node.cables)} rails are in another order"
+        return [reordered(words, wrong, how, remark, error=not remark)], []
+    return [crossed(words, pair, remark, error=not remark) for pair in exchanged], rest
+
+
+def _mirrored(pod: Pod, node: RailNode) -> bool:
+    """Whether each cable reaches what the rail counted from the other end should."""
+    last = len(node.order) - 1
+    pairs = [((last - c.rail, c.port), c.at) for c in node.cables]
+    return all(key in pod.counts and pod.expected(key) == at for key, at in pairs)
+
+
+def _halves(words: Words, pod: Pod, left: list[Stray]) -> tuple[list[RailFault], list[Stray]]:
+    """Rails that a good part of the nodes has elsewhere, those that share two leaves in one finding."""
+    groups: dict[tuple[Key, str], list[Stray]] = {}
+    for stray in left:
+        groups.setdefault((stray.cable.key, stray.cable.at), []).append(stray)
+    planned = {place: g for place, g in groups.items() if _is_plan(pod, place[0], len(g))}
+    found = [halves(words, pod, keys, ()) for keys in _parted(pod)]
+    found += [halves(words, pod, [key], g) for (key, _), g in planned.items()]
+    return found, [s for place, g in groups.items() if place not in planned for s in g]
+
+
+def _parted(pod: Pod) -> list[list[Key]]:
+    """The rails of which no leaf has the majority but two have almost all nodes; those of the same two together."""
+    found: dict[frozenset[str], list[Key]] = {}
+    for key, counts in sorted(pod.counts.items()):
+        two = pod.most(key)[:2]
+        most = sum(count for _, count in two)
+        if not pod.allowed and key not in pod.common and two[-1][1] > 1 and 10 * most >= 9 * counts.total():
+            found.setdefault(frozenset(at for at, _ in two), []).append(key)
+    return list(found.values())
+
+
+def _is_plan(pod: Pod, key: Key, count: int) -> bool:
+    return count >= _MANY or (count > 1 and 3 * count > pod.counts[key].total())
+
+
+def _misplaced(words: Words, pods: list[Pod], left: list[Stray], nodes: dict[str, RailNode]) -> Iterator[RailFault]:
+    """One finding a node; a subnet that is no other rail's proves nothing, since only its /24 is known."""
+    of_others = {c.at for pod in pods for c in pod.common.values()}
+    by_host: dict[str, list[Stray]] = {}
+    for stray in left:
+        if words is not SUBNETS or stray.cable.at in of_others:
+            by_host.setdefault(stray.cable.host, []).append(stray)
+    for host, wrong in by_host.items():
+        reached = {s.cable.at for s in wrong}
+        beside = [c.nic for c in nodes[host].cables if c.at in reached and not wrong[0].pod.wrong(c)]
+        yield misplaced(words, wrong, beside)
