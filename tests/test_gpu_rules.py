@@ -328,3 +328,39 @@ def test_acs_needs_root(tmp_path: Path) -> None:
     hidden = re.sub(r"(?m)^\tCapabilities: .*\n(?:\t\t.*\n)*", "\tCapabilities: <access denied>\n", text)
     checked = changed(tmp_path, "hgx-h100", nodes.Change(LSPCI, text=hidden))
     assert skips(checked, "P2P002") == ["no ACS in the input (lspci was run without root)"]
+
+
+def test_one_reading_of_a_slowdown_is_a_note(tmp_path: Path) -> None:
+    fault = nodes.edit("hgx-h100", "gpu3-power-brake")
+    once, again = fault.changes
+    (finding,) = of(changed(tmp_path / "once", "hgx-h100", once), "GPU006")
+    assert finding.severity == "info" and "in 1 of 1 readings" in finding.message
+    later = nodes.Change(again.file, text=(again.text or "").replace(": Active", ": Not Active"))
+    (finding,) = of(changed(tmp_path / "gone", "hgx-h100", once, later), "GPU006")
+    assert finding.severity == "info" and "in 1 of 2 readings" in finding.message
+
+
+def test_nvml_is_a_second_reading(tmp_path: Path) -> None:
+    once = nodes.edit("hgx-h100", "gpu3-power-brake").changes[0]
+    records = [f'{{"gpu": {i}, "clocks_event_reasons": {0x80 if i == 3 else 0}}}' for i in range(8)]
+    nvml = nodes.Change("nvml.json", text="[\n" + ",\n".join(records) + "\n]\n")
+    assert levels(changed(tmp_path, "hgx-h100", once, nvml), "GPU006") == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("replace", "by", "severities"),
+    [
+        (": 300", ": 60", ["info"]),  # 6 a minute
+        ("03:14:06", "03:04:36", ["info"]),  # half a minute apart says little
+        ("03:14:06", "02:54:06", ["info"]),  # of before, and cleared since
+        ("Timestamp", "Time", ["info"]),
+        (": 300", ": 0", []),
+        (r"Reset( +): \d+", r"Reset\1: 300", ["info"] * 8),  # so on all
+    ],
+)
+def test_replays_without_a_rate_are_a_note(replace: str, by: str, severities: list[str], tmp_path: Path) -> None:
+    (listing,) = nodes.edit("hgx-h100", "gpu5-replays-rise").changes
+    text = re.sub(replace, by, listing.text or "")
+    assert text != listing.text
+    checked = changed(tmp_path, "hgx-h100", nodes.Change(listing.file, text=text))
+    assert levels(checked, "PCI007") == severities

@@ -20,7 +20,7 @@ LAYERS = (
     ("judging", "absent", "guards"),
     ("finding",),
     ("cabling", "missing"),
-    ("patches", "nearness", "nvlink", "nccl", "as_built"),
+    ("patches", "nearness", "nvlink", "nccl", "as_built", "pcie_counts"),
     ("model",),
     ("ring",),
     ("build",),

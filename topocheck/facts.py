@@ -147,6 +147,8 @@ class GpuState:
     remap_pending: bool | None = None  # rows or pages
     remap_failed: bool | None = None
     slowdowns: frozenset[str] | None = None  # active hardware reasons: "HW Thermal Slowdown", …
+    pcie_replays: int | None = None  # since the GPU's reset
+    read_at_s: float | None = None  # when this was read, by the machine's clock
     lines: Lines = field(default_factory=dict)
 
 

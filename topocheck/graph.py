@@ -59,6 +59,7 @@ class Device:
     tie_unsure: bool = False  # nic: tied to its PCI function by order alone, among cards of several models
     part: Part | None = None
     gpu: GpuState | None = None
+    readings: tuple[GpuState, ...] = ()  # gpu: what each listing said of it; `gpu` is all of them joined
     pci: PciFunction | None = None
     nvlinks: tuple[NvlinkPort, ...] | None = None  # None: no input speaks of them
     nvlinks_none: Evidence | None = None  # the driver's word that none is active

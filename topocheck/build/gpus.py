@@ -20,13 +20,17 @@ _TRUST = ("nvml", "nvidia-smi -q -x", "nvidia-smi -q", "nvidia-smi", "nvidia-smi
 def gpus_of(said: Said, functions: Mapping[str, PciFunction]) -> list[Device]:
     """The GPUs, in nvidia-smi's order, or in PCI address order where only PCI is known."""
     _tie_lost(said, functions)
-    states = _states_by_index(said)
+    readings = _readings(said)
+    states = {index: merged(group) for index, group in readings.items()}
     nvlinks = _nvlinks_by_index(said.nvlinks)
     on_bus = [f for f in functions.values() if is_gpu(f)]
     if not states:
         return [_device(f"gpu{i}", None, f, None) for i, f in enumerate(on_bus)]
     tied = _tie(states, on_bus, said)
-    devices = [_device(f"gpu{i}", state, tied.get(i), nvlinks.get(i)) for i, state in sorted(states.items())]
+    devices = [
+        replace(_device(f"gpu{i}", state, tied.get(i), nvlinks.get(i)), readings=tuple(readings[i]))
+        for i, state in sorted(states.items())
+    ]
     return sorted(devices + _lost(said.gpus, devices, on_bus), key=_number)
 
 
@@ -50,8 +54,9 @@ def _number(gpu: Device) -> tuple[int, str]:
     return (int(number) if number.isdigit() else 1 << 30, gpu.id)
 
 
-def _states_by_index(said: Said) -> dict[int, GpuState]:
-    """One state a GPU number; a number only a matrix or the nvlink listing knows gets an empty one."""
+def _readings(said: Said) -> dict[int, list[GpuState]]:
+    """The states of each GPU number, the most trusted first; one that only a matrix or the nvlink listing knows gets an
+    empty one."""
     rank = {name: i for i, name in enumerate(_TRUST)}
     by_index: dict[int, list[GpuState]] = {}
     for state in sorted(said.gpus, key=lambda s: rank.get(s.witness, len(rank))):
@@ -68,7 +73,7 @@ def _states_by_index(said: Said) -> dict[int, GpuState]:
         for name in peers.names:
             if match := _GPU_NAME.fullmatch(name):
                 by_index.setdefault(int(match[1]), []).append(GpuState(peers.witness, int(match[1])))
-    return {index: merged(states) for index, states in by_index.items()}
+    return by_index
 
 
 def _nvlinks_by_index(listings: list[NvlinkGpu]) -> dict[int, NvlinkGpu]:

@@ -124,6 +124,7 @@ _FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("remap_pending", "retired_pending", _switch),
     ("remap_pending", "remapped_rows", _place(2)),
     ("remap_failed", "remapped_rows", _place(3)),
+    ("pcie_replays", "replays", _int),
     ("slowdowns", "clocks_event_reasons", _slowdowns),
 )
 

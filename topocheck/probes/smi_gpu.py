@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from calendar import timegm
 from collections.abc import Callable, Iterable
+from time import strptime
 from typing import Any, NamedTuple
 
 from topocheck.facts import Evidence, GpuState, full_bdf
@@ -34,6 +36,18 @@ class _Field(NamedTuple):
     text: tuple[str, str]
     xml: tuple[str, ...]
     read: Callable[[str], Any]
+
+
+def time_s(text: str) -> float | None:
+    """The time of a listing in seconds, for the difference of two: the clock's zone is not told.
+
+    >>> time_s("Sun Nov 15 03:04:06 2026"), time_s("yesterday")
+    (1794711846.0, None)
+    """
+    try:
+        return float(timegm(strptime(text.strip(), "%a %b %d %H:%M:%S %Y")))
+    except ValueError:
+        return None
 
 
 def word(text: str) -> str | None:
@@ -136,6 +150,7 @@ _FIELDS = (
     _Field("gen_host_max", ("PCIe Generation", "Host Max"), (*_GEN, "max_host_link_gen"), _number),
     _Field("width", ("Link Width", "Current"), (*_WIDTHS, "current_link_width"), _number),
     _Field("width_max", ("Link Width", "Max"), (*_WIDTHS, "max_link_width"), _number),
+    _Field("pcie_replays", ("PCI", "Replays Since Reset"), ("pci", "replay_counter"), _number),
     _Field("memory_bytes", ("FB Memory Usage", "Total"), ("fb_memory_usage", "total"), _bytes),
     _Field("bar1_bytes", ("BAR1 Memory Usage", "Total"), ("bar1_memory_usage", "total"), _bytes),
     _Field("fabric_state", ("Fabric", "State"), ("fabric", "state"), _as_printed),

@@ -31,12 +31,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from topocheck.facts import Evidence, Fact, Gap, GpuState, Host
 from topocheck.probes.lines import Line, lines, sniffed
 from topocheck.probes.smi_errors import errors
-from topocheck.probes.smi_gpu import MAX_GPUS, Value, state
+from topocheck.probes.smi_gpu import MAX_GPUS, Value, state, time_s
 
 INPUT = "nvidia-smi -q"
 COMMANDS = ()
@@ -63,6 +63,7 @@ class _Log:
     """One listing: the number of GPUs it announces, and those it holds."""
 
     attached: int | None = None
+    read_at_s: float | None = None
     gpus: list[_Gpu] = field(default_factory=list)
 
 
@@ -76,6 +77,7 @@ def parse(text: str) -> Iterable[Fact]:
     facts: list[Fact] = []
     logs = [_Log()]
     sections: list[tuple[int, str]] = []
+    read_at_s: float | None = None
     for line in lines(text):
         if heading := _HEADING.fullmatch(line.text):
             if sum(len(log.gpus) for log in logs) >= MAX_GPUS:
@@ -89,7 +91,9 @@ def parse(text: str) -> Iterable[Fact]:
         elif pair[1] in ("Driver Version", "KMD Version"):
             facts.append(Host(INPUT, driver=pair[2], line=_evidence(line)))
         elif pair[1] == "Attached GPUs":
-            logs.append(_Log(int(pair[2]) if (pair[2] or "").isdecimal() else None))
+            logs.append(_Log(int(pair[2]) if (pair[2] or "").isdecimal() else None, read_at_s))
+        elif pair[1] == "Timestamp":
+            read_at_s = time_s(pair[2] or "")
         elif logs[-1].gpus:
             _take(logs[-1].gpus[-1], line, sections, pair[1], pair[2] or "")
     facts += [fact for log in logs for fact in _states(log)]
@@ -112,7 +116,8 @@ def _states(log: _Log) -> Iterator[GpuState]:
     """One GPU out of several attached is the answer to -i: its number is not known."""
     alone = len(log.gpus) == 1 and (log.attached or 1) > 1
     for position, gpu in enumerate(log.gpus):
-        yield state(INPUT, None if alone else position, gpu.bdf, _evidence(gpu.line), gpu.values)
+        found = state(INPUT, None if alone else position, gpu.bdf, _evidence(gpu.line), gpu.values)
+        yield replace(found, read_at_s=log.read_at_s)
 
 
 def _evidence(line: Line) -> Evidence:

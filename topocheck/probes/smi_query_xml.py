@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from topocheck.facts import Evidence, Fact, Gap, GpuState, Host
 from topocheck.probes.lines import sniffed
 from topocheck.probes.smi_errors import errors
-from topocheck.probes.smi_gpu import MAX_GPUS, Value, state
+from topocheck.probes.smi_gpu import MAX_GPUS, Value, state, time_s
 
 INPUT = "nvidia-smi -q -x"
 COMMANDS = ("nvidia-smi -q -x",)
@@ -56,6 +56,7 @@ class _Document:
     text: list[str] = field(default_factory=list)
     host: list[Host] = field(default_factory=list)
     attached: int | None = None
+    read_at_s: float | None = None
     gpus: list[tuple[str, Evidence, list[Value]]] = field(default_factory=list)
 
     def start(self, name: str, attributes: dict[str, str], line: int) -> None:
@@ -78,6 +79,8 @@ class _Document:
             self.host.append(Host(INPUT, driver=text, line=evidence))
         elif self.path[1:] == ["attached_gpus"]:
             self.attached = int(text) if text.isdecimal() else None
+        elif self.path[1:] == ["timestamp"]:
+            self.read_at_s = time_s(text)
         elif self.path[1:2] == ["gpu"] and self.path[2:] and text:
             self.gpus[-1][2].append(Value(tuple(self.path[2:]), text, evidence))
         self.path.pop()
@@ -125,4 +128,5 @@ def _refuse(*_declaration: object) -> None:
 def _states(document: _Document) -> Iterator[GpuState]:
     alone = len(document.gpus) == 1 and (document.attached or 1) > 1
     for position, (bdf, line, values) in enumerate(document.gpus):
-        yield state(INPUT, None if alone else position, bdf, line, values)
+        found = state(INPUT, None if alone else position, bdf, line, values)
+        yield replace(found, read_at_s=document.read_at_s)

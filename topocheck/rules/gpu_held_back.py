@@ -9,7 +9,8 @@ Usual cause: a failed fan or a blocked air path, a cold plate or pump, a power s
 Repair: look at temperatures, fans and power supplies (BMC log); if only this GPU is hot, reseat or replace it.
 
 Silent when: the reason is the software power cap, idleness, application clocks or sync boost; all equals are held back
-too: info. "HW Slowdown" without a cause is info: the driver also reports it while clocks change. Never an error.
+too, or only one reading shows it: info. A second reading is another listing of nvidia-smi -q, or NVML's own word. "HW
+Slowdown" without a cause is info: the driver also reports it while clocks change. Never an error.
 """
 
 from __future__ import annotations
@@ -42,21 +43,29 @@ def _reasons(gpu: Device) -> frozenset[str] | None:
 
 
 def _finding(node: Topology, gpu: Device) -> Finding:
-    reasons = _reasons(gpu) or frozenset()
     equals = equals_of(node, gpu)
+    told = [state.slowdowns for state in gpu.readings if state.slowdowns is not None]
+    reasons = frozenset[str]().union(*told)
     free = sum(_reasons(e) == frozenset() for e in equals)
     causes = [c for c in _CAUSES if c in reasons]
     named = causes or sorted(reasons)
+    times = sum(bool(reasons_then & set(named)) for reasons_then in told)
     peers = f", {free} of {len(equals)} equals are not" if free else ""
-    said = f"is held back now by {' and '.join(named)}{peers}"
+    said = f"is held back by {' and '.join(named)} in {times} of {len(told)} readings{peers}"
     return Finding(
         rule=ID,
         name=NAME,
-        severity="warning" if causes and enough(free, len(equals)) else "info",
+        severity="warning" if causes and times > 1 and enough(free, len(equals)) else "info",
         subjects=(gpu.id,),
         message=f"{gpu.id} {said}",
         alike=None if free else said,
         repair="Look at temperatures, fans and power supplies (BMC log); if only this GPU is hot, reseat or replace it",
-        evidence=tuple(line for name in named if (line := gpu.lines.get(name))),
+        evidence=tuple(
+            line
+            for name in named
+            for state in gpu.readings
+            if name in (state.slowdowns or ()) and (line := state.lines.get(name))
+        ),
         expected_from="equals" if free else None,
+        readings=times,
     )

@@ -9,7 +9,8 @@ Repair: reseat card, riser and cables of the link that counts; if it goes on, sw
 
 Silent when: the device is neither a GPU nor a NIC nor on their path; the kernel's "limited by" lines (PCI001 to PCI003
 speak of those). Error bits that stay set until cleared, and totals without a time, are info: they may date from boot. A
-rate needs two readings or times in the log: more than 8 corrected errors a minute are a warning.
+rate needs two readings or times in the log: more than 8 corrected errors a minute, or replays of a GPU between two
+listings of nvidia-smi -q, are a warning.
 """
 
 from __future__ import annotations
@@ -21,15 +22,12 @@ from topocheck.facts import Evidence, LogEvent, PciFunction
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import Topology
 from topocheck.judging import judged_links
+from topocheck.pcie_counts import flood, latched, replays
 
 ID = "PCI007"
 NAME = "pcie-errors"
 _MOST_KEPT = 20  # of one device the probe keeps the last lines only
-_A_MINUTE = 8  # rules.md; DCGM's PCIe replay limit is the same 8 a minute
 _CORRECTED = re.compile(r"(?<!Un)(?<!un)correct", re.IGNORECASE)
-# Bits that speak of the link or of lost data; AdvNonFatalErr and UnsupReq are set by enumeration on most servers.
-_LINK_BITS = frozenset({"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout"})
-_DATA_BITS = frozenset({"DLP", "SDES", "TLP", "FCP", "CmpltTO", "RxOF", "MalfTLP", "ECRC"})
 _TOTALS = {"aer_dev_nonfatal": "non-fatal", "aer_dev_fatal": "fatal"}
 
 
@@ -41,7 +39,8 @@ def check(node: Topology) -> Iterator[Answer]:
         return
     functions = [f for bdf, f in node.functions.items() if bdf in ends]
     if not any(f.aer for f in functions):
-        yield Skip("no AER registers or counters in the input", partial=bool(node.events))
+        counted = any(g.gpu and g.gpu.pcie_replays is not None for g in node.gpus)
+        yield Skip("no AER registers or counters in the input", partial=counted or bool(node.events))
     for bdf, subject in ends.items():
         events = [e for e in node.events if e.kind == "aer" and e.bdf == bdf]
         if events:
@@ -50,8 +49,9 @@ def check(node: Topology) -> Iterator[Answer]:
         if totals := [(name, count) for name, count in f.aer if name in _TOTALS and count.strip("0")]:
             said = " and ".join(f"{count} {_TOTALS[name]}" for name, count in totals)
             yield _info(f, ends[f.bdf], f"has counted {said} PCIe errors at some time since boot")
-    if latched := [f for f in functions if _latched(f)]:
-        yield _told(latched, ends)
+    yield from _replayed(node)
+    if with_bits := [f for f in functions if latched(f)]:
+        yield _told(with_bits, ends)
 
 
 def _owners(node: Topology) -> dict[str, str]:
@@ -64,25 +64,26 @@ def _owners(node: Topology) -> dict[str, str]:
     return ends
 
 
-def _latched(f: PciFunction) -> set[str]:
-    set_bits = {bit for _, bits in f.aer for bit in re.findall(r"(\w+)\+", bits)}
-    return set_bits & (_LINK_BITS | _DATA_BITS)
-
-
 def _logged(subject: str, events: list[LogEvent]) -> Finding:
     """A warning for uncorrected errors and for floods of corrected ones, else an info."""
     corrected = [e for e in events if _CORRECTED.search(e.line.text)]
     fatal = len(events) - len(corrected)
-    severity: Severity = "warning" if fatal or _flood(corrected) else "info"
+    severity: Severity = "warning" if fatal or flood(corrected) else "info"
     count = fatal or len(corrected)
     kind = f"{count}{' or more' if count >= _MOST_KEPT else ''} {'un' if fatal else ''}corrected"
     shown = next((e for e in events if e not in corrected), events[-1])
     return _finding(severity, (subject,), f"{subject} has {kind} PCIe errors in the kernel log", (shown.line,))
 
 
-def _flood(events: list[LogEvent]) -> bool:
-    times = sorted(e.time_s for e in events if e.time_s is not None)
-    return any(b - a <= 60 for a, b in zip(times, times[_A_MINUTE:], strict=False))
+def _replayed(node: Topology) -> Iterator[Finding]:
+    """GPUs whose replays rose fast between two readings, unless all do; of one reading a note."""
+    counted = {g.id: found for g in node.gpus if (found := replays(g))}
+    flooded = [gpu for gpu, found in counted.items() if found.flood]
+    alike = len(flooded) == len(node.gpus) > 1
+    for gpu, found in counted.items():
+        when = f"in {found.minutes:.0f} minutes" if found.minutes else "at some time since its reset"
+        severity: Severity = "warning" if found.flood and not alike else "info"
+        yield _finding(severity, (gpu,), f"{gpu} has counted {found.count} PCIe replays {when}", found.evidence)
 
 
 def _info(f: PciFunction, subject: str, said: str) -> Finding:
@@ -90,11 +91,11 @@ def _info(f: PciFunction, subject: str, said: str) -> Finding:
     return _finding("info", (subject,), f"{subject} {said}", lines)
 
 
-def _told(latched: list[PciFunction], ends: dict[str, str]) -> Finding:
-    bits = sorted(set().union(*(_latched(f) for f in latched)))
-    subjects = tuple(dict.fromkeys(ends[f.bdf] for f in latched))
-    line = next((x for f in latched for key in ("CESta", "UESta") if (x := f.lines.get(key))), None)
-    many = f"{len(latched)} PCIe functions on GPU and NIC paths have" if len(latched) > 1 else f"{subjects[0]} has"
+def _told(functions: list[PciFunction], ends: dict[str, str]) -> Finding:
+    bits = sorted(set().union(*(latched(f) for f in functions)))
+    subjects = tuple(dict.fromkeys(ends[f.bdf] for f in functions))
+    line = next((x for f in functions for key in ("CESta", "UESta") if (x := f.lines.get(key))), None)
+    many = f"{len(functions)} PCIe functions on GPU and NIC paths have" if len(functions) > 1 else f"{subjects[0]} has"
     said = f"{many} error bits set that nobody cleared ({', '.join(bits)}): no count, no time"
     return _finding("info", subjects, said, (line,) if line else ())
 
