@@ -140,3 +140,11 @@ def hostile():
 def blind():
     """As good as nothing is known."""
     return replace(HEALTHY, kinds=((PCIE, 128),), rails=Rails(None), versions=())
+
+
+def by_name():
+    """All of them."""
+    return {
+        "healthy": HEALTHY, "faulty": FAULTY, "empty": EMPTY, "blind": blind(), "hostile": hostile(),
+        "bad day": bad_day(2500),
+    }  # fmt: skip

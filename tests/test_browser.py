@@ -8,11 +8,13 @@ import os
 from itertools import combinations
 from pathlib import Path
 
+import fleets
 import nodes
 import pictures
 import pytest
 
 from topocheck.cli import run
+from topocheck.fleet import page as fleet_page
 
 pytestmark = [
     pytest.mark.real("chromium"),
@@ -156,3 +158,62 @@ def test_without_javascript_all_but_the_choice_is_there(browser, tmp_path, fault
         assert "49.0" in browser.find_element(By.CSS_SELECTOR, "#what-if table").text
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+@pytest.fixture
+def fleet_opened(browser, tmp_path, request):
+    """Opens the page of a fleet; the console must have stayed silent."""
+
+    def load(fleet):
+        file = tmp_path / "fleet.html"
+        file.write_text(fleet_page.render(fleet), encoding="utf-8")
+        browser.get(file.as_uri())
+        _screenshot(browser, request.node.name)
+        assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+        return browser
+
+    return load
+
+
+def _rows_shown(page):
+    return page.execute_script(
+        "return [...document.querySelectorAll('#grid tbody tr')].filter(r => r.offsetParent).map(r => "
+        "r.cells[0].textContent.split('nodes')[0].trim())"
+    )
+
+
+def _set(page, field, value):
+    page.execute_script(
+        "const f = document.getElementById(arguments[0]); f.value = arguments[1];"
+        "f.dispatchEvent(new Event(f.tagName === 'SELECT' ? 'change' : 'input'))",
+        field,
+        value,
+    )
+
+
+def test_the_grid_of_a_fleet_can_be_searched(fleet_opened):
+    page = fleet_opened(fleets.FAULTY)
+    assert _rows_shown(page) == ["gpu017", "gpu044", "gpu003", "gpu090", "124"]
+    _set(page, "by-severity", "error")
+    assert _rows_shown(page) == ["gpu017", "gpu044", "gpu003"]
+    _set(page, "by-severity", "")
+    _set(page, "by-check", "PCI001")
+    assert _rows_shown(page) == ["gpu017", "gpu044"]
+    _set(page, "by-name", "GPU044")
+    assert _rows_shown(page) == ["gpu044"]
+    _set(page, "by-check", "")
+    # 124 nodes are folded in the last row: one of them may be the one looked for
+    assert _rows_shown(page) == ["gpu044", "124"]
+    assert page.execute_script("return document.getElementById('shown').textContent") == "2 of 5 rows"
+
+
+def test_no_report_runs_a_script_in_the_page_of_a_fleet(fleet_opened):
+    page = fleet_opened(fleets.hostile())
+    assert page.execute_script("return window.owned === undefined")
+    assert page.execute_script("return document.querySelectorAll('img, iframe, object').length") == 0
+
+
+def test_ten_thousand_bad_nodes_can_be_searched(fleet_opened):
+    page = fleet_opened(fleets.bad_day(10_000))
+    _set(page, "by-name", "n999")
+    assert _rows_shown(page) == ["n999", "9000"]

@@ -165,7 +165,7 @@ class _Page:
             self.screen.wrapped("   slowest  ", pace)
         reasons = left_out_of(job)
         for hosts, why in self._first(reasons, _REASONS):
-            self.screen.wrapped("   left out  ", f"{brief(hosts, self.names)}: {why}", most=self.lines)
+            self.screen.wrapped("   left out  ", f"{brief(hosts, self.names)}: {why}", most=None if self.verbose else 1)
         self._more(len(reasons) - _REASONS, "reason", "reasons")
 
     def comparisons(self) -> None:
