@@ -181,13 +181,15 @@ def _nics_behind(count: str, gbit: str, gts: str, lanes: str) -> float:
 
 
 def _two_nodes(part: str, links: str, per_node: str, count: str, gbit: str) -> float:
-    return collectives.two_nodes_gb_per_s(int(count) * float(gbit), int(per_node), int(links), _part(part))
+    """A tree over the NICs, up to what the node itself does."""
+    inside = _nvls(part, links) or gpus.nvlink_ring_gb_per_s(int(links), _part(part))
+    return min(collectives.tree_of_two_gb_per_s(int(count) * float(gbit), int(per_node)), inside)
 
 
 PATHS: dict[str, Callable[..., float]] = {
     "copy": _copy,
     "copies": _copies,
-    "both_ways": lambda gts, lanes: pcie.both_ways_gb_per_s(float(gts), int(lanes)),
+    "both_ways": lambda gts, lanes: 2 * _copy(gts, lanes),
     "one_uplink": lambda count, gts, lanes: sum(_shared(count, gts, lanes)),
     "half_of_uplink": lambda gts, lanes: _shared("2", gts, lanes)[0],
     "to_host": _to_host,

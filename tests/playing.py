@@ -309,6 +309,27 @@ def barrier_dissemination(p, n, alpha, beta):
     return ranks, all(h[0] == everyone(p) for h in ranks.held)
 
 
+def allreduce_in_the_switch(p, n, alpha, beta):
+    """Rank r hangs on port p + r of a switch whose ports add up what the others have, in no time."""
+    ranks = Ranks(2 * p, alpha, beta)
+    for r in range(p):
+        ranks.give(r, 0, {r})
+        ranks.send(r, p + r, [0], n)
+    full = max(ranks.at[p + r][0] for r in range(p))
+    for r in range(p):
+        ranks.held[p + r][0], ranks.at[p + r][0] = everyone(p), full
+        ranks.send(p + r, r, [0], n)
+    return ranks, all(ranks.held[r][0] == everyone(p) for r in range(p))
+
+
+def buckets(pieces, piece_us, cover_us):
+    """What waits after a pass of `cover_us` that makes a piece every cover/pieces, sent one after the other."""
+    free = 0.0
+    for piece in range(1, pieces + 1):
+        free = max(free, piece * cover_us / pieces) + piece_us
+    return free - cover_us
+
+
 def hierarchical(n, gpus, nodes, inside, between):
     """allreduce by level; `inside` and `between` are (α, β)."""
     p = gpus * nodes

@@ -128,8 +128,6 @@ def test_pcie_by_generation(speed_gts, line, share, k):
     assert pcie.achievable_gb_per_s(speed_gts, 16) == pytest.approx(line * share * k)
     assert pcie.staged_gb_per_s(speed_gts, 16) == pytest.approx(line * share * 0.640)
     assert pcie.ring_gb_per_s(speed_gts, 16) == pytest.approx(line * share * 0.709)
-    both = 0.908 if speed_gts == 16 else k  # prediction.md section 2, pcie4_bi
-    assert pcie.both_ways_gb_per_s(speed_gts, 16) == pytest.approx(2 * line * share * both)
 
 
 def test_ports():
@@ -163,11 +161,8 @@ def test_collectives_of_one_and_two_nodes():
     assert collectives.nvls_gb_per_s(12, a100) is None
     assert collectives.nvls_gb_per_s(18, None) is None
     assert collectives.nics_gb_per_s(8 * 400) == pytest.approx(400 * 0.916)
-    # 16 ranks: 2 * 15/16 of 200 GB/s * 0.768 = 288, below the 480 of NVLS; with 400 GB/s it is NVLS
-    assert collectives.two_nodes_gb_per_s(1600, 8, 18, h100) == pytest.approx(200 * 1.875 * 0.768)
-    assert collectives.two_nodes_gb_per_s(3200, 8, 18, h100) == pytest.approx(450 * 1.067)
-    # without NVLS a node's own limit is its ring: 300 * 0.769 = 230.7, below 200 * 1.875 * 0.768 = 288
-    assert collectives.two_nodes_gb_per_s(1600, 8, 12, a100) == pytest.approx(300 * 0.769)
+    # 16 ranks: 2 * 15/16 of 200 GB/s * 0.768 = 288
+    assert collectives.tree_of_two_gb_per_s(1600, 8) == pytest.approx(200 * 1.875 * 0.768)
     # 3.15, 4 and 5.43 were measured
     assert 3.15 <= collectives.TCP_GB_PER_S <= 5.43
 

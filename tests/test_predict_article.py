@@ -1,16 +1,22 @@
-"""Each figure of the article that topocheck.predict can state, with its arithmetic (GB/s one direction).
+"""Each figure of the article, with its arithmetic (GB/s one direction), and what topocheck says beside it.
 
-Where the article rounds, so does the test. Figures of its second source are under that source's convention and ours.
+Where the article rounds, so does the test. `TestWhereWeDisagree` holds the figures that the article states and no row
+of ours reaches, with ours beside them. The figures of its second source are in test_predict_article_step.py.
 """
 
 from itertools import product
 from math import sqrt
 
+import measurements
+import nodes
+import playing
 import pytest
 from collective_rows import healthy
 
-from topocheck.hardware import gpus, latency, network, pcie, tuning
+from topocheck.check import check
+from topocheck.hardware import collectives, gpus, latency, network, pcie, tuning
 from topocheck.hardware.compute import chip_of
+from topocheck.model import Scenario, bandwidth
 from topocheck.predict.algorithms import (
     ALGORITHMS,
     best_buckets,
@@ -23,18 +29,22 @@ from topocheck.predict.algorithms import (
 from topocheck.predict.alpha_beta import AlphaBeta, parts_of, pcie_crossings
 from topocheck.predict.collectives import best, bus_factor, ways
 from topocheck.predict.fabric import (
+    alltoall_per_gpu,
     bisection_gb_per_s,
     busiest_expected,
     busiest_leading,
     drain_us,
+    fabric_of,
     fat_tree_endpoints,
     full_mesh_links,
-    imbalance,
     incast_fills_us,
 )
-from topocheck.predict.step import OVERLAP_COST, bandwidth_to_hide_gb_per_s, decode_step_us, hidden_behind
+from topocheck.predict.job import Job
+from topocheck.predict.ladder import ladder
+from topocheck.predict.step import OVERLAP_COST, hidden_behind, step_of
 
 H100 = chip_of("NVIDIA H100 80GB HBM3")
+NODE = healthy("H100-SXM5")
 EFA, IB = AlphaBeta(12.0, 45.0), AlphaBeta(2.0, 45.0)
 ALLREDUCE = ALGORITHMS["allreduce"]
 MB = 1e6
@@ -45,6 +55,11 @@ def intensity(gb_per_s):
 
 
 class TestLadder:
+    def test_what_an_h100_computes_and_reads(self):
+        # "roughly 990 trillion operations per second, 3.35 trillion bytes per second"
+        assert H100.tensor_tflop_per_s == pytest.approx(990, rel=0.001)
+        assert H100.hbm_gb_per_s == 3350
+
     def test_break_even_belongs_to_a_level(self):
         # 989e12 / 3350e9 = 295; / 450e9 = 2198; / 63e9 = 15,700; / 50e9 = 19,780; / 30,000e9 = 33
         assert round(intensity(H100.shared_gb_per_s)) == 33
@@ -56,11 +71,14 @@ class TestLadder:
     def test_the_first_three_rungs_span_nine(self):
         assert H100.shared_gb_per_s / H100.hbm_gb_per_s == pytest.approx(9, rel=0.02)
         assert H100.hbm_gb_per_s < H100.l2_gb_per_s < H100.shared_gb_per_s
+        # the article has no figure of L2: ours, and marked so
+        assert {rung.level: rung.kind for rung in ladder(NODE)}["L2"] == "ours"
 
     def test_cliffs(self):
         nvlink = gpus.nvlink_line_rate_gb_per_s(18, gpus.part_of("NVIDIA H100 80GB HBM3"))
         nic, slot = network.line_rate_gb_per_s(400), pcie.line_rate_gb_per_s(32.0, 16)
         assert H100.hbm_gb_per_s / nvlink == pytest.approx(7, rel=0.07)
+        assert nvlink / slot == pytest.approx(7, rel=0.03)
         assert nvlink / nic == 9
         assert 2 * nvlink / nic == 18  # both directions against one: not a cliff, a convention
         assert slot / H100.hbm_gb_per_s == pytest.approx(0.019, abs=0.0005)
@@ -74,12 +92,14 @@ class TestLinks:
         assert round(pcie.line_rate_gb_per_s(32.0, 16), 1) == 63.0
         assert round(pcie.line_rate_gb_per_s(16.0, 16), 1) == 31.5
         assert round(pcie.line_rate_gb_per_s(64.0, 16)) == 121
+        assert pcie.GTS_OF_GEN[6] == 2 * 32  # PAM4: two bits of 32 GBd
 
     def test_a_nic_behind_gen4_is_capped(self):
         assert pcie.line_rate_gb_per_s(16.0, 16) / 50 == pytest.approx(0.63, abs=0.001)
 
     def test_a_full_mesh(self):
         assert [full_mesh_links(n) for n in (4, 8, 16)] == [(6, 3), (28, 7), (120, 15)]
+        assert gpus.part_of("NVIDIA H100 80GB HBM3").nvlinks == 18 < full_mesh_links(72)[1]  # not beyond 19 GPUs
 
     def test_staged_twice_as_many_crossings(self):
         assert pcie_crossings(gpudirect=False) == 4
@@ -103,10 +123,19 @@ class TestMessage:
         assert latency.NVLINK_US == 2
         assert 2 <= latency.network_us("infiniband") <= 3
         assert 10 <= latency.network_us("efa") <= 15
-        assert all(
-            2 <= latency.network_us(fabric) <= 12 for fabric in ("infiniband", "ethernet", "efa")
-        )  # between domains
+        # "roughly four times": 12 over 2.5 is 4.8, over the article's 3 it is 4
+        assert latency.network_us("efa") / 3 == 4
         assert latency.network_us("efa") / latency.network_us("infiniband") == pytest.approx(4, rel=0.25)
+
+    def test_n_half_on_efa_is_half_a_megabyte(self):
+        assert EFA.n_half_bytes == pytest.approx(500_000, rel=0.1)
+
+    def test_adding_up_is_nothing_beside_a_nic(self):
+        # n bytes at 3350 GB/s against n bytes at 50 GB/s: 1.5 %
+        ring, ib = ALLREDUCE["ring"](8, 1e9), AlphaBeta(2.5, 50.0)
+        gamma = 1e-3 / H100.hbm_gb_per_s
+        assert gamma / ib.beta_us_per_byte == pytest.approx(0.015, abs=0.0005)
+        assert ring.time_us(ib, gamma) / ring.time_us(ib) < 1.01
 
 
 class TestCollectives:
@@ -114,15 +143,29 @@ class TestCollectives:
         naive = ALLREDUCE["root"](64, 100 * MB)
         assert naive.rounds == 126
         assert 2 * naive.busiest_bytes == pytest.approx(12.6e9)  # in and out: 2 * 63 * 100 MB; the others 2 * 100 MB
+        played, done = playing.allreduce_root(64, 100 * MB, EFA.alpha_us, EFA.beta_us_per_byte)
+        assert done
+        assert played.sent[5] + played.received[5] == 200 * MB
+        # linear in p: twice the cluster takes twice as long
+        assert ALLREDUCE["root"](128, 1).rounds / naive.rounds == pytest.approx(2, rel=0.01)
 
     def test_tree_rounds(self):
         assert ALLREDUCE["tree"](64, 1).rounds == 12
+        assert ALLREDUCE["root"](64, 1).rounds / 12 == pytest.approx(10, rel=0.06)  # "tenfold"
 
     def test_ring(self):
         ring = ALLREDUCE["ring"](64, 1.0)
         assert ring.rounds == 126
         assert ring.busiest_bytes == pytest.approx(1.97, abs=0.002)  # 2 * 63/64
         assert ALLREDUCE["ring"](10_000, 1.0).busiest_bytes == pytest.approx(2, abs=0.001)
+        half = ALGORITHMS["allgather"]["ring"](64, 1.0)
+        assert (half.rounds, half.busiest_bytes) == (63, least_bytes("allgather", 64, 1.0)) == (63, 63 / 64)
+
+    def test_after_its_first_phase_rank_i_owns_chunk_i_plus_1(self):
+        # round s: rank i sends chunk (i − s) mod p; played message by message
+        played, done = playing.reducescatter_ring(8, 800.0, EFA.alpha_us, EFA.beta_us_per_byte)
+        assert done
+        assert all(len(played.held[i][(i + 1) % 8]) == 8 for i in range(8))
 
     def test_rabenseifner_wins_both_terms(self):
         # 2 log2 64 = 12 rounds, the ring's bytes
@@ -151,9 +194,9 @@ class TestCollectives:
 
     def test_optimum_of_the_pipelined_chain(self):
         # √((p−2)nβ/α): √(62 * 100 MB / (45,000 * 12)) = 107
-        assert best_chunks(64, 100 * MB, EFA) == pytest.approx(sqrt(62 * 1e8 / 45_000 / 12))
+        assert best_chunks(64 - 2, 100 * MB, EFA) == pytest.approx(sqrt(62 * 1e8 / 45_000 / 12))
         half = AlphaBeta(12.0, 22.5)
-        assert best_chunks(64, 100 * MB, half) / best_chunks(64, 100 * MB, EFA) == pytest.approx(sqrt(2))
+        assert best_chunks(64 - 2, 100 * MB, half) / best_chunks(64 - 2, 100 * MB, EFA) == pytest.approx(sqrt(2))
 
     def test_hierarchy_saves_about_g(self):
         assert [round(network_saving(8, n), 1) for n in (2, 8, 10_000)] == [15.0, 9.0, 8.0]
@@ -166,7 +209,7 @@ class TestCollectives:
         assert network.line_rate_gb_per_s(400) / nvlink == pytest.approx(0.11, abs=0.002)
 
     def test_in_the_network(self):
-        # up n and down n a rank: 2n against 1.97n; latency 2α against 2 * 511 * 3 = 3.07 ms
+        # up n and down n a rank: 2n against the 1.97n a ring sends; latency 2α against 2 * 511 * 3 = 3.07 ms
         assert in_network(1.0).serial_bytes == 2 > ALLREDUCE["ring"](64, 1.0).serial_bytes
         ib = AlphaBeta(3.0, 50.0)
         saved = ALLREDUCE["ring"](512, 0).time_us(ib) - in_network(0).time_us(ib)
@@ -194,13 +237,23 @@ class TestCollectives:
         assert bus_factor("allreduce", 2) == 1.0
         assert bus_factor("allgather", 2) == 0.5
         assert bus_factor("allreduce", 64) / bus_factor("alltoall", 64) == 2
+        assert bus_factor("allreduce", 10_000) == pytest.approx(2, abs=0.001)  # busbw against algbw
+        assert AlphaBeta(3.0, 50.0).in_flight_bytes() == 2 * AlphaBeta(3.0, 50.0).n_half_bytes  # there and back
 
     def test_buckets(self):
         # √(t/(2(p−1)α)): t = 100 ms, p = 64: √(100,000/1512) = 8.1; at p = 1024 √(100,000/24,552) = 2.0
-        assert best_buckets(100_000, 64, EFA) == pytest.approx(8.13, abs=0.01)
-        assert best_buckets(100_000, 1024, EFA) == pytest.approx(2.02, abs=0.01)
-        # of 16 GB of gradients a bucket is then 2 and 8 GB: 25 MB is far too small where communication binds
-        assert best_buckets(100_000, 64, AlphaBeta(12.0, 22.5)) == best_buckets(100_000, 64, EFA)
+        assert best_buckets(100_000, 64, 12.0) == pytest.approx(8.13, abs=0.01)
+        assert best_buckets(100_000, 1024, 12.0) == pytest.approx(2.02, abs=0.01)
+        # it is the least of t/k + k·2(p−1)α, and of 16 GB of gradients a bucket is then 2 and 8 GB, not DDP's 25 MB
+        waits = {k: 100_000 / k + ALLREDUCE["ring"](64, 0).time_us(EFA) * k for k in range(1, 20)}
+        assert min(waits, key=waits.get) == 8
+        assert Job(8e9, 32, 4096, 4096).bucket_mb == 25
+        # "hardly with bandwidth": not at all here, √2 for twice the β in a pipelined chain (above)
+
+    def test_the_bucket_of_a_job_grows_with_its_ranks(self):
+        job = Job(7e9, 32, 4096, 8192, zero=2)
+        best_at = {n: step_of(NODE, job, n).best_bucket_mb for n in (8, 128)}
+        assert 25 < best_at[128] > best_at[8]
 
 
 class TestFabric:
@@ -210,6 +263,13 @@ class TestFabric:
     def test_bisection(self):
         assert bisection_gb_per_s(1024, 50.0) == 1024 * 50 / 2
         assert bisection_gb_per_s(1024, 50.0, 4) == 1024 * 50 / 8
+        # oversubscribed 2:1 and 4:1 at the leaf, alltoall gets half and a quarter, save what stays in the node
+        full, half, quarter = (alltoall_per_gpu(8, 1000, 50.0, over) for over in (1, 2, 4))
+        assert (full / half, full / quarter) == (pytest.approx(2, rel=0.002), pytest.approx(4, rel=0.002))
+
+    def test_a_rail_a_nic(self):
+        # GPU j of every node on leaf j: eight NICs, eight rails
+        assert fabric_of(NODE, 16, 49.0).rails == 8
 
     def test_the_busiest_link(self):
         assert round(busiest_leading(64), 1) == 2.9
@@ -226,59 +286,76 @@ class TestFabric:
         assert incast_fills_us(32, 50.0) == pytest.approx(20 / 31)
 
     def test_the_worst_expert_sets_the_pace(self):
-        assert imbalance(1.5, 100.0) == 150
-        assert imbalance(0.9, 100.0) == 100
+        # alltoall takes what the most loaded rank takes: 1.5 times the bytes of the mean
+        even, worst = (Job(7e9, 32, 4096, 8192, zero=3, ep=8, imbalance=x) for x in (1.0, 1.5))
+        mean, most = (step_of(NODE, job, 8).traffic[0] for job in (even, worst))
+        assert (mean.kind, mean.op) == ("expert", "alltoall")
+        assert most.message_bytes == 1.5 * mean.message_bytes
+        assert 1.3 < most.total_us / mean.total_us <= 1.5  # α does not grow
 
 
-class TestSecondSource:
-    def test_tensor_parallel_70b(self):
-        # 4 allreduces * 80 blocks * 8192 * 2 bytes * 2 * 7/8 = 9.18 MB a rank and token
-        sent = 4 * 80 * least_bytes("allreduce", 8, 8192 * 2)
-        assert sent == pytest.approx(9.18e6, rel=0.001)
-        # 6 * 70.6e9 / 8 FLOP at 0.4 * 989 TFLOP/s = 133.8 µs; 9.18 MB at 900, 450, 50 GB/s = 10.2, 20.4, 183.5 µs
-        compute_us = 6 * 70.6e9 / 8 / (0.4 * 989e6)
-        shares = [sent / 1000 / gb_per_s / compute_us for gb_per_s in (900, 450, 50)]
-        assert [round(100 * share) for share in shares] == [8, 15, 137]
+class TestWhereWeDisagree:
+    def test_a_sixth_across_sockets(self):
+        # stated: two GPUs on opposite sockets "may run at a sixth" of link rate, no arithmetic: 63.0 / 6 = 10.5 GB/s
+        stated = pcie.line_rate_gb_per_s(32.0, 16) / 6
+        assert stated == pytest.approx(10.5, abs=0.01)
+        # ours: the link itself, no constant for the link between sockets (docs/model.md); Gen4 here, 26.0 of 31.5
+        node = check(str(nodes.healthy("pcie-box"))).topology
+        far = [(a.id, b.id) for a in node.gpus for b in node.gpus if node.pair_class(a.id, b.id) == "SYS"]
+        line = pcie.line_rate_gb_per_s(16.0, 16)
+        ours = [bandwidth(node, Scenario("gpu-pair", *pair)).gb_per_s / line for pair in far]
+        assert ours == pytest.approx([0.826] * 32, abs=0.001)  # 4 × 4 pairs, either way
+        # measured: 51.0 (Turin) and 39 (Genoa) of Gen5's 63.0, 39.6 both ways of Gen4's 2 * 31.5 (Rome): 0.62 to 0.81
+        rows = {row.id: row.measured for row in measurements.rows()}
+        gen5 = pcie.line_rate_gb_per_s(32.0, 16)
+        shares = [rows["P2P-17"] / gen5, rows["P2P-20"] / gen5, rows["P2P-11"] / 2 / line]
+        assert 0.6 < min(shares) <= max(shares) < 0.85
 
-    def test_gradients_of_8b(self):
-        # 8e9 * 2 bytes = 16 GB; * 2 * 7/8 = 28.0; * 2 * 63/64 = 31.5
-        assert least_bytes("allreduce", 8, 16e9) == 28.0e9
-        assert least_bytes("allreduce", 64, 16e9) == 31.5e9
+    def test_nor_a_sixth_where_peer_to_peer_is_refused(self):
+        # "or may not support it at all", staged through host memory: 0.27 to 0.39 of the line rate in our rows
+        off = {loss.id: loss.before for loss in measurements.losses() if loss.rule == "P2P001"}
+        x16, x8 = (pcie.line_rate_gb_per_s(16.0, lanes) for lanes in (16, 8))
+        shares = [off["FAULT-37"] / x16, off["FAULT-38"] / 2 / x16, off["FAULT-40"] / x8]
+        assert 1 / 6 < 0.26 < min(shares) <= max(shares) < 0.40
+        assert pcie.staged_gb_per_s(32.0, 16) / pcie.line_rate_gb_per_s(32.0, 16) > 1 / 6
 
-    def test_141_gb_of_gradients(self):
-        sent = least_bytes("allreduce", 8, 141e9)
-        assert sent == 246.75e9
-        assert sent / 900e9 == pytest.approx(0.274, abs=0.0005)
-        assert sent / 450e9 == pytest.approx(0.548, abs=0.0005)
-        # ours: 246.75 / 363 (0.807 of 450, ring) = 0.68 s; / 480 (NVLS) = 0.51 s
-        found = ways(healthy("H100-SXM5"), "allreduce")
-        fastest = {name: best([w for w in found if w.algorithm == name], 141e9) for name in ("ring", "NVLS")}
-        assert fastest["ring"].time_us(141e9) / 1e6 == pytest.approx(0.68, abs=0.005)
-        assert fastest["NVLS"].time_us(141e9) / 1e6 == pytest.approx(0.51, abs=0.005)
-        assert best(found, 141e9).algorithm == "NVLS"
+    def test_a_third_for_a_wrong_numa_node(self):
+        # stated: a cluster that takes the link between sockets for a data path "benchmarks at a third"; no arithmetic.
+        # ours and measured: NICs of the other socket keep 0.45-0.65 as printed, 0.48-0.71 in rows
+        far = [loss.remains for loss in measurements.losses() if loss.rule == "AFF001"]
+        assert 1 / 3 < 0.47 < min(far) <= max(far) < 0.71
+        low, high = network.FAR_SOCKET_LOSS
+        assert (round(1 - high, 2), round(1 - low, 2)) == (0.45, 0.65)
+        assert collectives.FAR_NIC > 1 / 3
+        # a third is where staged copies end: 0.34 of the link is the least that was measured of them
+        assert 1 - pcie.STAGED_LOSS[1] == pytest.approx(1 / 3, abs=0.01)
 
-    def test_nvlink_against_the_slot(self):
-        # 450 / 63 = 7 one way against one way, 900 / 63 = 14 both against one
-        nvlink = gpus.nvlink_line_rate_gb_per_s(18, gpus.part_of("NVIDIA H100 80GB HBM3"))
-        slot = pcie.line_rate_gb_per_s(32.0, 16)
-        assert (round(nvlink / slot), round(2 * nvlink / slot)) == (7, 14)
+    def test_collectives_beyond_70_to_85_percent(self):
+        # the article's range holds for rings over NVLink (above). Outside of it, and measured: NVLS adds in the switch
+        # (1.07 of 450), a ring over NICs 0.92, a ring over PCIe 0.709 * 1024/1144 = 0.63 of the line rate
+        part = gpus.part_of("NVIDIA H100 80GB HBM3")
+        assert collectives.nvls_gb_per_s(18, part) / 450 == pytest.approx(1.067)
+        assert collectives.nics_gb_per_s(400) / 50 == pytest.approx(0.916)
+        ring = pcie.ring_gb_per_s(32.0, 16) / pcie.line_rate_gb_per_s(32.0, 16)
+        assert ring == pytest.approx(0.709 * 1024 / 1144)
+        assert ring < 0.70
 
-    def test_decode_at_batch_one(self):
-        assert decode_step_us(141, 1, 3350, 0, 0) == pytest.approx(42_100, rel=0.001)
-        assert decode_step_us(141, 8, 3350, 0, 0) == pytest.approx(5260, rel=0.001)
-        fast, slow = (decode_step_us(141, 8, 3350, 160, us) for us in (23, 42))
-        assert (fast, slow) == (pytest.approx(9000, rel=0.01), pytest.approx(12_000, rel=0.01))
-        assert (round(42_090 / slow, 1), round(42_090 / fast, 1)) == (3.5, 4.7)
-        # ours for the 16 KB of one token: inside the 23-42 µs
-        size = 8192 * 2
-        assert 23 <= best(ways(healthy("H200"), "allreduce"), size).time_us(size) <= 42
+    def test_reduction_in_the_switch_does_save_bytes_one_way(self):
+        # stated: 2n against 1.97n, "the bandwidth advantage is essentially zero". That counts n up and n down against
+        # what a ring sends only; each way a full-duplex port carries n against 1.97n, and NVLS is measured so:
+        # 480 busbw against 363 of a ring on the same links
+        assert in_network(1.0).busiest_bytes == 1 < ALLREDUCE["ring"](64, 1.0).busiest_bytes
+        found = ways(NODE, "allreduce")
+        ring, nvls = (best([w for w in found if w.algorithm == name], 1e10) for name in ("ring", "NVLS"))
+        assert nvls.algbw_gb_per_s / ring.algbw_gb_per_s == pytest.approx(1.067 / 0.807, rel=0.001)
 
-    def test_what_hides_the_reduction(self):
-        # 396 TFLOP/s / 8192 tokens = 48.3 GB/s = 387 Gb/s for many ranks
-        assert bandwidth_to_hide_gb_per_s(1 << 30, 396.0, 8192) == pytest.approx(48.3, abs=0.05)
-        # from its parts: 2 * 2 bytes * P * (n−1)/n in the time of 4 * P * T FLOP
-        parameters, ranks, tokens = 7e9, 64, 8192
-        backward_s = 4 * parameters * tokens / 396e12
-        assert least_bytes("allreduce", ranks, 2 * parameters) / backward_s / 1e9 == pytest.approx(
-            bandwidth_to_hide_gb_per_s(ranks, 396.0, tokens)
-        )
+    def test_infiniband_is_faster_than_3_to_12_us(self):
+        # "between domains 3-12 µs", and of InfiniBand itself 2-3: ours is the middle of the latter, measured 1.98-2.80
+        assert latency.network_us("infiniband") == (2 + 3) / 2 < 3
+        assert 3 <= latency.network_us("efa") <= 12
+
+    def test_ring_against_tree_is_moot(self):
+        # the article says so itself: halving-doubling has the tree's rounds and the ring's bytes at every size
+        for size in (1e3, 1e6, 1e9):
+            times = {name: cost(64, size).time_us(EFA) for name, cost in ALLREDUCE.items()}
+            assert min(times, key=times.get) == "halving-doubling"

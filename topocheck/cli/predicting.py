@@ -21,6 +21,7 @@ FORMATS = ("text", "json", "csv", "svg")
 @click.option("--job", metavar="FILE", help="A training job (TOML): what its step takes, and what waits for what.")
 @click.option("--repaired", is_flag=True, help="As if everything that was found were repaired.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("-v", "--verbose", is_flag=True, help="Also every algorithm by the book, and what other links would do.")
 @click.option("--output", metavar="FILE", help="Write it there instead of to standard output.")
 def predict(
     source: str | None,
@@ -30,6 +31,7 @@ def predict(
     job: str | None,
     repaired: bool,
     format_: str,
+    verbose: bool,
     output: str | None,
 ) -> int:
     """What communication costs on this node, by level and by collective; what its faults cost a job."""
@@ -54,7 +56,7 @@ def predict(
         from topocheck.predict import screen
 
         encoding = (sys.stdout.encoding if output is None and sys.stdout is not None else None) or "utf-8"
-        lines = screen.render(answer).split("\n")
+        lines = screen.render(answer, verbose=verbose).split("\n")
         text = "\n".join(printable(line, ascii="utf" not in encoding.lower()) for line in lines)
     elif format_ == "svg":
         from topocheck.predict import drawing

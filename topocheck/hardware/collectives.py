@@ -39,18 +39,9 @@ def nics_gb_per_s(rate_gbit_per_s: float) -> float:
     return network.line_rate_gb_per_s(rate_gbit_per_s) * _NICS
 
 
-def two_nodes_gb_per_s(rate_gbit_per_s: float, gpus_per_node: int, links: int, part: Part | None) -> float:
-    """Default all_reduce on exactly two nodes: a tree sends half of a ring's bytes, up to what the node itself does.
-
-    >>> round(two_nodes_gb_per_s(8 * 200, 8, 18, gpus.part_of("NVIDIA H100 80GB HBM3")))
-    288
-    """
-    inside = nvls_gb_per_s(links, part) or gpus.nvlink_ring_gb_per_s(links, part)
-    return min(tree_of_two_gb_per_s(rate_gbit_per_s, gpus_per_node), inside)
-
-
 def tree_of_two_gb_per_s(rate_gbit_per_s: float, gpus_per_node: int) -> float:
-    """What the network between two nodes allows a tree, by the sum of a node's NIC rates.
+    """What the network between exactly two nodes allows a tree, which sends half of a ring's bytes, by the sum of a
+    node's NIC rates.
 
     >>> round(tree_of_two_gb_per_s(8 * 200, 8))
     288

@@ -1,9 +1,9 @@
 """What a GPU computes and reads by itself: dense bf16 tensor rate, memory, and the two levels on the chip.
 
-Rated figures are those of NVIDIA's data sheets and architecture whitepapers (dense: half of what a sheet marks "with
-sparsity"). Shared memory: 30,000 GB/s of a Hopper SXM part is the article's 989 TFLOP/s over 33 FLOP/byte (132 SMs ×
-128 bytes × 1.75-1.83 GHz); others SMs × 128 bytes × boost clock. L2: 5,120 bytes a clock of the A100 whitepaper; for
-Hopper nobody states it, and the same bytes a clock at 1.755 GHz are ours.
+Rated figures are NVIDIA's (dense: half of what a sheet marks "with sparsity"); docs/predict.md says where each was
+found and which were not. Shared memory: 30,000 GB/s of a Hopper SXM part is the article's 989 TFLOP/s over
+33 FLOP/byte (132 SMs × 128 bytes × 1.75-1.83 GHz); others SMs × 128 bytes × boost clock. L2: 5,120 bytes a clock of
+the A100 whitepaper; for Hopper NVIDIA states none, and the same bytes a clock at 1.755 GHz are ours.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ _CHIPS = (
     Chip(r"H[18]00.*PCIE", 756.5, 2000.0, 80.0),
     Chip(r"H[18]00\b", 989.4, 3350.0, 80.0, *_HOPPER),
     Chip(r"H20\b", 148.0, 4000.0, 96.0),
-    Chip(r"A[18]00.*PCIE.*80GB", 312.0, 1935.0, 80.0, *_AMPERE),
+    Chip(r"A[18]00.*(PCIE.*80GB|80GB.*PCIE)", 312.0, 1935.0, 80.0, *_AMPERE),
     Chip(r"A[18]00.*80GB", 312.0, 2039.0, 80.0, *_AMPERE),
     Chip(r"A[18]00\b", 312.0, 1555.0, 40.0, *_AMPERE),
+    Chip(r"\bV100S", 130.0, 1134.0, 32.0),
+    Chip(r"\bV100.*PCIE.*32GB", 112.0, 900.0, 32.0),
+    Chip(r"\bV100.*PCIE", 112.0, 900.0, 16.0),
     Chip(r"\bV100.*32GB", 125.0, 900.0, 32.0),
     Chip(r"\bV100", 125.0, 900.0, 16.0),
     Chip(r"L40S", 362.0, 864.0, 48.0),

@@ -14,7 +14,6 @@ ASSUMED_PAYLOAD_BYTES = 256  # what GPUs and root ports of servers negotiate; ev
 # k of prediction.md section 2: medians of 4 (Gen3), 8 (Gen4), 17 (Gen5) published rows. Gen1, Gen2 and Gen6 have no
 # row of their own: Gen1 and Gen2 take Gen5's, as the one measured Gen2 uplink does (rows FAULT-30, FAULT-31).
 _K_OF_GEN = {1: 0.954, 2: 0.954, 3: 0.824, 4: 0.922, 5: 0.954, 6: 0.954}
-_K_BOTH_WAYS = {4: 0.908}  # prediction.md section 2, `pcie4_bi`: 0.888-0.961 over 4 rows; Gen5 rows lose nothing
 
 _RING = 0.709  # prediction.md section 2, `ring_pcie`: NCCL over the slowest ring edge; 0.667-0.823 over 4 rows
 _STAGED = 0.640  # prediction.md section 2, `staged`: peer-to-peer off, through host memory; 0.339-0.741 over 7 rows
@@ -60,17 +59,6 @@ def achievable_gb_per_s(speed_gts: float, width: int, payload_bytes: int = ASSUM
     """
     gen = gen_of(speed_gts)
     return line_rate_gb_per_s(speed_gts, width) * payload_share(payload_bytes, gen) * _K_OF_GEN[gen]
-
-
-def both_ways_gb_per_s(speed_gts: float, width: int) -> float:
-    """What two peer copies reach together, one each way over the same link.
-
-    >>> round(both_ways_gb_per_s(32.0, 16), 1), round(both_ways_gb_per_s(16.0, 16), 1)
-    (107.6, 51.2)
-    """
-    gen = gen_of(speed_gts)
-    k = _K_BOTH_WAYS.get(gen, _K_OF_GEN[gen])
-    return 2 * line_rate_gb_per_s(speed_gts, width) * payload_share(ASSUMED_PAYLOAD_BYTES, gen) * k
 
 
 def staged_gb_per_s(speed_gts: float, width: int) -> float:

@@ -37,9 +37,12 @@ def rounds_of_tree(p: int) -> int:
     return (p - 1).bit_length()
 
 
-def best_chunks(p: int, n: float, path: AlphaBeta) -> float:
-    """Into how many chunks a pipelined chain should cut n bytes: √((p−2)nβ/α), at least 1."""
-    return max(1.0, sqrt(max(0, p - 2) * n * path.beta_us_per_byte / path.alpha_us))
+def best_chunks(stages: float, n: float, path: AlphaBeta) -> float:
+    """Into how many chunks to cut n bytes that pass so many stages after the first: √(stages·nβ/α), at least 1.
+
+    It is where (stages + k)(α + nβ/k) is least: a pipelined chain has p−2 such stages.
+    """
+    return max(1.0, sqrt(stages * n * path.beta_us_per_byte / path.alpha_us))
 
 
 def chain(p: int, n: float, chunks: float) -> Cost:
@@ -48,10 +51,16 @@ def chain(p: int, n: float, chunks: float) -> Cost:
     return Cost(rounds, rounds * n / chunks, n)
 
 
-def double_tree(p: int, n: float, chunks: int) -> Cost:
+def double_tree_stages(p: int) -> float:
+    """Messages before the pipeline of a double tree is full, of the four a chunk takes: L − 3/2."""
+    return rounds_of_tree(p) - 1.5
+
+
+def double_tree(p: int, n: float, chunks: float) -> Cost:
     """allreduce over two binary trees (p even), half of the vector each, an inner rank of one a leaf of the other:
-    every port moves 4 pieces of n/2k for each chunk, 2n in all. About: no schedule keeps all ports busy at the ends."""
-    pieces = 4 * (chunks + rounds_of_tree(p))
+    every port moves 4 pieces of n/2k for each chunk, 2n in all. Exact for one chunk and p = 2ᵏ; else about, since no
+    schedule keeps all ports busy at the ends."""
+    pieces = 4 * (chunks + double_tree_stages(p))
     return Cost(pieces, pieces * n / (2 * chunks), 2 * n, n)
 
 
@@ -104,13 +113,18 @@ def _halving_doubling(p: int, n: float) -> Cost:
 
 def _bruck(p: int, n: float) -> Cost:
     """alltoall in ⌈log₂ p⌉ rounds: in round i every rank sends the parts whose distance has bit i set."""
-    parts = sum(1 for distance in range(p) for bit in range(rounds_of_tree(p)) if distance >> bit & 1)
+    parts = sum(_with_bit(p, bit) for bit in range(rounds_of_tree(p)))
     return Cost(rounds_of_tree(p), parts * n / p, parts * n / p)
+
+
+def _with_bit(p: int, bit: int) -> int:
+    """How many numbers below p have this bit."""
+    return (p >> bit + 1 << bit) + max(0, (p & (2 << bit) - 1) - (1 << bit))
 
 
 Formula = Callable[[int, float], Cost]
 ALGORITHMS: dict[str, dict[str, Formula]] = {
-    "broadcast": {"root": _from_root, "tree": _tree, "chain, 1 chunk": lambda p, n: chain(p, n, 1)},
+    "broadcast": {"root": _from_root, "tree": _tree},
     "reduce": {"root": _to_root, "tree": _tree_up},
     "gather": {"root": _parts_direct, "tree": _parts_by_tree},
     "scatter": {"root": _parts_direct, "tree": _parts_by_tree},
@@ -128,11 +142,12 @@ ALGORITHMS: dict[str, dict[str, Formula]] = {
     "alltoall": {"pairwise": _parts_direct, "bruck": _bruck},
     "barrier": {"dissemination": lambda p, n: Cost(rounds_of_tree(p), 0.0, 0.0)},
 }
+POWERS_OF_TWO = ("doubling", "halving")  # defined for such p only
 
 
 def in_network(n: float) -> Cost:
-    """Reduction inside the switch: the vector up once and the sum down once; volume 2n a rank, hardly less latency
-    than two messages whatever p is."""
+    """allreduce inside the switch: the vector up once and the sum down once, two messages whatever p is. 2n pass a
+    rank's port, n each way: half of a ring's one way, no less than a ring sends if both ways are counted once."""
     return Cost(2, 2 * n, n)
 
 
@@ -143,11 +158,11 @@ def least_bytes(op: str, p: int, n: float) -> float:
     return 0.0 if op == "barrier" else (p - 1) / p * n * (2 if op == "allreduce" else 1)
 
 
-def hierarchical_us(n: float, gpus: int, nodes: int, inside: AlphaBeta, between: AlphaBeta) -> float:
-    """allreduce by level: reduce-scatter in the node, a ring between nodes with n/G bytes a GPU, allgather."""
-    within = _parts_direct(gpus, n)
-    outside = ALGORITHMS["allreduce"]["ring"](nodes, n / gpus)
-    return 2 * within.time_us(inside) + outside.time_us(between)
+def by_level(n: float, gpus: int, nodes: int) -> tuple[Cost, Cost]:
+    """allreduce by level, what is paid inside the nodes and between them: reduce-scatter and allgather in the node, a
+    ring between nodes with n/G bytes a GPU."""
+    inside = _both(_adding(_parts_direct(gpus, n)), _parts_direct(gpus, n))
+    return inside, ALGORITHMS["allreduce"]["ring"](nodes, n / gpus)
 
 
 def network_saving(gpus: int, nodes: int) -> float:
@@ -161,13 +176,14 @@ def network_saving(gpus: int, nodes: int) -> float:
 
 
 def tree_ring_crossover_bytes(p: int, path: AlphaBeta) -> float:
-    """The allreduce size from which a ring beats a binomial tree; 0 where it always does, infinite where never."""
+    """The allreduce size from which a ring of p ≥ 2 beats a binomial tree: where the messages it sends more weigh as
+    much as the bytes it sends less."""
     tree, ring = (ALGORITHMS["allreduce"][name](p, 1.0) for name in ("tree", "ring"))
-    steeper = (tree.serial_bytes - ring.serial_bytes) * path.beta_us_per_byte
-    fixed = (ring.rounds - tree.rounds) * path.alpha_us
-    return max(0.0, fixed / steeper) if steeper > 0 else (float("inf") if fixed > 0 else 0.0)
+    fixed_us = (ring.rounds - tree.rounds) * path.alpha_us
+    return fixed_us / ((tree.serial_bytes - ring.serial_bytes) * path.beta_us_per_byte)
 
 
-def best_buckets(backward_us: float, p: int, path: AlphaBeta) -> float:
-    """Into how many buckets a backward pass should cut its gradients where communication binds: √(t/(2(p−1)α))."""
-    return max(1.0, sqrt(backward_us / (2 * (p - 1) * path.alpha_us))) if p > 1 else 1.0
+def best_buckets(backward_us: float, p: int, alpha_us: float) -> float:
+    """Into how many buckets a backward pass should cut its gradients where communication binds: √(t/(2(p−1)α)), the
+    least of t/k + k·2(p−1)α. No bandwidth in it."""
+    return max(1.0, sqrt(backward_us / (2 * (p - 1) * alpha_us))) if p > 1 else 1.0

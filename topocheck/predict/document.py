@@ -1,4 +1,5 @@
-"""A prediction for other programs: JSON (topocheck.predict/1) and CSV, one line a row."""
+"""A prediction for other programs: JSON (topocheck.predict/1, schema: `predict-1.schema.json` beside this) and CSV, one
+line a row."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from topocheck import __version__
 from topocheck.predict.alpha_beta import parts_of
 from topocheck.predict.prediction import Prediction, Row
 from topocheck.predict.step import Step
+from topocheck.predict.textbook import Textbook
 
 SCHEMA = "topocheck.predict/1"
 
@@ -34,6 +36,7 @@ def as_json(p: Prediction) -> str:
             ]
             for op, spans in p.winners.items()
         },
+        "textbook": _textbook(p.textbook),
         "fabric": _rounded(p.fabric._asdict()) if p.fabric else None,
         "step": {
             "found": _step(p.step),
@@ -42,6 +45,7 @@ def as_json(p: Prediction) -> str:
         }
         if p.step and p.healthy_step
         else None,
+        "decode": {**_rounded(p.decode._asdict()), "total_us": round(p.decode.total_us, 1)} if p.decode else None,
         "assumptions": list(p.assumptions),
         "refused": list(p.refused),
     }
@@ -57,6 +61,12 @@ def as_csv(p: Prediction) -> str:
     return out.getvalue()
 
 
+def _textbook(book: Textbook | None) -> dict[str, Any] | None:
+    if book is None:
+        return None
+    return {**_rounded(book._asdict()), "rows": [_rounded(row._asdict()) for row in book.rows]}
+
+
 def _step(step: Step | None) -> dict[str, Any] | None:
     if step is None:
         return None
@@ -68,6 +78,8 @@ def _step(step: Step | None) -> dict[str, Any] | None:
         "overlap_us": round(step.overlap_us, 1),
         "cover_us": round(step.cover_us, 1),
         "best_bucket_mb": step.best_bucket_mb,
+        "bound_buckets": step.bound_buckets and round(step.bound_buckets, 1),
+        "hide_gb_per_s": step.hide_gb_per_s and round(step.hide_gb_per_s, 1),
         "traffic": [_rounded(t._asdict()) for t in step.traffic],
     }
 

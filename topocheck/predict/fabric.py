@@ -53,7 +53,7 @@ def fat_tree_endpoints(radix: int) -> int:
 
 
 def full_mesh_links(gpus: int) -> tuple[int, int]:
-    """Links of a mesh where every two GPUs are wired, in all and a GPU: N(N−1)/2 and N−1. A switch spares them.
+    """Pairs of a mesh where every two GPUs are wired, in all and of a GPU: N(N−1)/2 and N−1. Switches spare them.
 
     >>> full_mesh_links(8)
     (28, 7)
@@ -134,8 +134,3 @@ def drain_us(size_bytes: float, gb_per_s: float) -> float:
 def incast_fills_us(senders: int, gb_per_s: float, buffer_bytes: float = BUFFER_BYTES) -> float:
     """After how long so many senders to one port have filled its buffer."""
     return drain_us(buffer_bytes, (senders - 1) * gb_per_s)
-
-
-def imbalance(worst_over_mean: float, balanced_us: float) -> float:
-    """An alltoall of experts takes what the most loaded rank takes, not what the mean does."""
-    return balanced_us * max(1.0, worst_over_mean)

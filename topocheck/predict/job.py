@@ -13,7 +13,7 @@ _KEYS = {
     "model": {"parameters": 1e15, "layers": 1e5, "hidden": 1e7, "sequence": 1e9},
     "batch": {"sequences_per_gpu": 1e6, "accumulation": 1e6, "dtype": 0},
     "parallel": {"dp": 1e7, "tp": 1e5, "pp": 1e5, "cp": 1e5, "ep": 1e5, "zero": 3},
-    "assume": {"mfu": 1, "bucket_mb": 1e6},
+    "assume": {"mfu": 1, "bucket_mb": 1e6, "imbalance": 1e5},
 }
 _NEEDED = (("model", "parameters"), ("model", "layers"), ("model", "hidden"), ("model", "sequence"))
 
@@ -38,6 +38,7 @@ class Job:
     zero: int = 0
     mfu: float = 0.4
     bucket_mb: float = 25.0  # PyTorch DDP's default
+    imbalance: float = 1.0  # tokens of the most loaded rank over the mean, in alltoalls of experts
 
     @property
     def bytes_each(self) -> int:
@@ -82,11 +83,13 @@ def _checked(file: TomlFile, table: str, key: str, value: Any) -> Any:  # noqa: 
             raise file.wrong(f"{value!r}: one of {', '.join(BYTES_OF_DTYPE)}", key, table)
         return value
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    fraction = key in ("mfu", "bucket_mb", "parameters", "sequences_per_gpu")
+    fraction = key in ("mfu", "bucket_mb", "imbalance", "parameters", "sequences_per_gpu")
     whole = number and (isinstance(value, int) or value.is_integer())
     if not number or not (fraction or whole):
         raise file.wrong(f"{value!r}: give a {'number' if fraction else 'whole number'}", key, table)
     least, most = 0, _KEYS[table][key]
     if not (least < value <= most or (key == "zero" and value == 0)):
         raise file.wrong(f"{value!r}: above {least} and up to {most:g}", key, table)
+    if key == "imbalance" and value < 1:
+        raise file.wrong(f"{value!r}: the most loaded rank has at least the mean: 1 or more", key, table)
     return float(value) if fraction else int(value)

@@ -33,7 +33,7 @@ def ladder(machine: Machine) -> list[Rung]:
         ("L2", chip.l2_gb_per_s if chip else None, None, None, "ours"),
         ("HBM", chip.hbm_gb_per_s if chip else None, None, None, "rated"),
         ("NVLink", machine.nvlink_line, machine.copy, latency.NVLINK_US, "this node"),
-        ("PCIe", machine.pcie_line, machine.pcie, latency.PCIE_ROOT_US, "this node"),
+        ("PCIe", machine.pcie_line, machine.pcie, machine.alpha_pcie_us, "this node"),
         (
             "network",
             machine.nics_line and machine.nics_line / machine.gpus,

@@ -46,6 +46,7 @@ class Machine:
     nic_count: int
     fabric: str  # infiniband, ethernet, efa
     rack: bool = False  # NVLink reaches over the trays of a rack
+    one_switch: bool = False  # every two GPUs meet under one PCIe switch
     assumptions: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 
@@ -53,6 +54,11 @@ class Machine:
     def alpha_network_us(self) -> float:
         """α of a message between two nodes."""
         return latency.network_us(self.fabric)
+
+    @property
+    def alpha_pcie_us(self) -> float:
+        """α of a message between two GPUs over PCIe: the farthest two."""
+        return latency.PCIE_SWITCH_US if self.one_switch else latency.PCIE_ROOT_US
 
     @property
     def network_per_gpu(self) -> float | None:
@@ -114,9 +120,16 @@ def machine_of(node: Topology) -> Machine:
         nic_count=count,
         fabric=_fabric(node.compute_nics),
         rack=bool(part and part.c2c and part.board == "nvswitch"),
+        one_switch=_one_switch(node),
         assumptions=tuple(assumed),
         refused=tuple(refused),
     )
+
+
+def _one_switch(node: Topology) -> bool:
+    """Whether the PCIe tree, where it is shown, has every two GPUs under one switch."""
+    pairs = list(combinations(node.gpus, 2))
+    return bool(pairs) and not flat_tree(node) and all(node.pcie_class(a.id, b.id) == "PIX" for a, b in pairs)
 
 
 def _nvls(links: int, part: Part | None, trained: float) -> float | None:

@@ -11,11 +11,13 @@ from topocheck.finding import Finding
 from topocheck.graph import Topology
 from topocheck.patches import patched
 from topocheck.predict.collectives import BARRIER_BYTES, OPS, Span, best, bus_factor, spans, ways
+from topocheck.predict.decode import Decode, decode_of
 from topocheck.predict.fabric import Fabric, fabric_of
 from topocheck.predict.job import Job
 from topocheck.predict.ladder import Rung, ladder
 from topocheck.predict.machine import Machine, machine_of
 from topocheck.predict.step import Step, step_of
+from topocheck.predict.textbook import Textbook, textbook_of
 
 MOST_NODES = 100_000
 _FAR = ("AFF001", "AFF002")
@@ -57,11 +59,13 @@ class Prediction:
     healthy_ladder: tuple[Rung, ...]
     rows: tuple[Row, ...]
     winners: dict[str, tuple[Span, ...]]  # by op, as found
+    textbook: Textbook | None  # as found
     fabric: Fabric | None
     job: Job | None
     step: Step | None
     healthy_step: Step | None
     costs: tuple[Cost, ...]
+    decode: Decode | None
     assumptions: tuple[str, ...]
     refused: tuple[str, ...]
 
@@ -90,30 +94,27 @@ def predict(
     if job is not None:
         step, healthy_step = step_of(found, job, nodes), step_of(healthy, job, nodes)
         costs = () if repaired else _costs(node, wrong, job, nodes, step)
+    between = found.domain(nodes)[1] > 1 and found.network_per_gpu
+    said = (*found.assumptions, *([] if repaired else _far(wrong)), *_assumptions(found, nodes, ops))
     return Prediction(
-        nodes,
-        found.gpus,
-        found.model,
-        found,
-        healthy,
-        tuple(ladder(found)),
-        tuple(ladder(healthy)),
-        tuple(_rows(found, healthy, nodes, ops, sizes)),
-        {op: tuple(spans(w)) for op in ops if (w := ways(found, op, nodes))},
-        fabric_of(healthy, nodes, found.network_per_gpu)
-        if found.domain(nodes)[1] > 1 and found.network_per_gpu
-        else None,
-        job,
-        step,
-        healthy_step,
-        costs,
-        (
-            *found.assumptions,
-            *([] if repaired else _far(wrong)),
-            *_assumptions(found, nodes, ops),
-            *(step.assumptions if step else ()),
-        ),
-        (*found.refused, *([] if repaired else _not_computed(wrong))),
+        nodes=nodes,
+        gpus_per_node=found.gpus,
+        model=found.model,
+        found=found,
+        healthy=healthy,
+        ladder=tuple(ladder(found)),
+        healthy_ladder=tuple(ladder(healthy)),
+        rows=tuple(_rows(found, healthy, nodes, ops, sizes)),
+        winners={op: tuple(spans(w)) for op in ops if (w := ways(found, op, nodes))},
+        textbook=textbook_of(found, nodes, ops, sizes),
+        fabric=fabric_of(healthy, nodes, between) if between else None,
+        job=job,
+        step=step,
+        healthy_step=healthy_step,
+        costs=costs,
+        decode=decode_of(found, job, nodes) if job else None,
+        assumptions=(*said, *(step.assumptions if step else ())),
+        refused=(*found.refused, *([] if repaired else _not_computed(wrong))),
     )
 
 

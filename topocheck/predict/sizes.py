@@ -1,4 +1,5 @@
-"""Sizes as nccl-tests takes them: 1K is 1024 bytes, a range doubles from its lower end to its upper."""
+"""Sizes as nccl-tests takes them: 1K is 1024 bytes, a range doubles from its lower end to its upper. And how sizes and
+times are printed."""
 
 from __future__ import annotations
 
@@ -36,6 +37,24 @@ def label(size: float) -> str:
         if size >= 1024**power:
             return f"{size / 1024**power:.3g}{name}"
     return f"{size:.0f}"
+
+
+def decimal(size: float) -> str:
+    """Bytes that are counted, not asked for: KB is 1000.
+
+    >>> decimal(540_000), decimal(6.14e6), duration(1512), duration(24.4)
+    ('540 KB', '6.14 MB', '1.51 ms', '24.4 µs')
+    """
+    if size >= 1e9:
+        return f"{size / 1e9:.2f} GB"
+    return f"{size / 1e6:.2f} MB" if size >= 1e6 else f"{size / 1e3:.0f} KB"
+
+
+def duration(us: float) -> str:
+    """µs in the unit one reads."""
+    if us < 1000:
+        return f"{us:.1f} µs"
+    return f"{us / 1000:.2f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
 
 
 def _size(word: str, text: str) -> int:

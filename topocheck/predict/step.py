@@ -11,6 +11,8 @@ from math import gcd
 from typing import NamedTuple
 
 from topocheck.errors import TopocheckError, UsageError
+from topocheck.hardware import latency
+from topocheck.predict.algorithms import best_buckets
 from topocheck.predict.collectives import best, bus_factor, ways
 from topocheck.predict.job import Job
 from topocheck.predict.machine import Machine
@@ -42,6 +44,8 @@ class Step(NamedTuple):
     overlap_us: float  # what hidden communication still costs
     cover_us: float  # the backward pass that gradients can hide behind
     best_bucket_mb: float | None  # None where nothing is sent in buckets
+    bound_buckets: float | None  # how many were best, if all of them were waited for
+    hide_gb_per_s: float | None  # from which rate on gradients and weights hide; None where nobody shares them
     assumptions: tuple[str, ...]
 
     @property
@@ -71,11 +75,19 @@ class Group(NamedTuple):
         """Ranks."""
         return self.machine.gpus * self.nodes
 
+    @property
+    def alpha_us(self) -> float:
+        """α of a message between its farthest ranks."""
+        machine = self.machine
+        near = latency.NVLINK_US if machine.links else machine.alpha_pcie_us
+        return machine.alpha_network_us if self.nodes > 1 else near
+
     def us(self, op: str, size_bytes: float) -> tuple[float, str]:
         """Time and the level that binds."""
         found = ways(self.machine, op, self.nodes)
         if not found:
-            raise TopocheckError(f"--job: {op} over {self.size} ranks: a path it needs is not known (see refused)")
+            why = "; ".join(self.machine.refused) or "a path it needs is not known"
+            raise TopocheckError(f"--job: {op} over {self.size} ranks: {why}")
         way = best(found, size_bytes)
         return way.time_us(size_bytes), way.bottleneck
 
@@ -106,12 +118,22 @@ def step_of(machine: Machine, job: Job, nodes: int) -> Step:
         *_pipeline(machine, job, nodes, dp),
         *_data(machine, job, nodes, dp, each),
     )
-    hidden = sum(t.total_us - t.exposed_us for t in traffic)
-    bubble = each * (job.pp - 1)
-    bucket = best_bucket_mb(machine, job, nodes, each * 2 / 3) if job.zero < 3 and dp * job.cp > 1 else None
+    data_ranks = dp * job.cp
     passes = job.accumulation if job.zero == 3 else 1  # before ZeRO 3 only the last backward pass has gradients to send
-    cover = each * 2 / 3 * passes
-    return Step(compute, bubble, traffic, hidden * OVERLAP_COST, cover, bucket, _assumptions(job))
+    backward = each * 2 / 3
+    buckets = job.zero < 3 and data_ranks > 1
+    alpha = group_of(machine, nodes, data_ranks, job.tp).alpha_us
+    return Step(
+        compute_us=compute,
+        bubble_us=each * (job.pp - 1),
+        traffic=traffic,
+        overlap_us=sum(t.total_us - t.exposed_us for t in traffic) * OVERLAP_COST,
+        cover_us=backward * passes,
+        best_bucket_mb=best_bucket_mb(machine, job, nodes, backward) if buckets else None,
+        bound_buckets=best_buckets(backward, data_ranks, alpha) if buckets else None,
+        hide_gb_per_s=bandwidth_to_hide_gb_per_s(job, data_ranks, rate / 1e6) if data_ranks > 1 else None,
+        assumptions=_assumptions(job),
+    )
 
 
 def hidden_behind(pieces: int, piece_us: float, cover_us: float) -> float:
@@ -137,18 +159,18 @@ def best_bucket_mb(machine: Machine, job: Job, nodes: int, cover_us: float) -> f
     return min(waits, key=lambda mb: (waits[mb], mb))
 
 
-def bandwidth_to_hide_gb_per_s(ranks: int, tflop_per_s: float, tokens: float) -> float:
-    """What hides a gradient reduction behind the backward pass: (n−1)/n · F / T, whatever the model's size.
+def bandwidth_to_hide_gb_per_s(job: Job, ranks: int, tflop_per_s: float) -> float:
+    """What hides the traffic of so many data-parallel ranks behind their passes: (n−1)/n · F / T for two bytes a
+    gradient, F what the GPU computes and T its tokens, whatever the model's size.
 
-    >>> round(bandwidth_to_hide_gb_per_s(1 << 20, 396.0, 8192), 1)
+    2(n−1)/n · bP/s bytes in the time of 4PT/s FLOP, s ranks to a replica. The same for ZeRO, which sends a half behind
+    the forward pass of half the time, or with stage 3 both halves behind the backward pass too.
+
+    >>> round(bandwidth_to_hide_gb_per_s(Job(7e9, 32, 4096, sequence=8192), 1 << 20, 396.0), 1)
     48.3
     """
-    return (ranks - 1) / ranks * tflop_per_s * 1000 / tokens
-
-
-def decode_step_us(weight_gb: float, tp: int, hbm_gb_per_s: float, allreduces: int, allreduce_us: float) -> float:
-    """A decode step of one token: each card reads its share of the weights, then waits for small allreduces."""
-    return weight_gb / tp / hbm_gb_per_s * 1e6 + allreduces * allreduce_us
+    tokens_per_gpu = job.tokens / job.cp
+    return (ranks - 1) / ranks * job.bytes_each / 2 * tflop_per_s * 1000 / tokens_per_gpu
 
 
 def _fits(machine: Machine, job: Job, nodes: int, dp: int) -> None:
@@ -202,10 +224,10 @@ def _context(machine: Machine, job: Job, nodes: int) -> list[Traffic]:
 
 
 def _experts(machine: Machine, job: Job, nodes: int) -> list[Traffic]:
-    """Dispatch and combine, forward and backward, in every layer."""
+    """Dispatch and combine, forward and backward, in every layer; all wait for the most loaded rank."""
     if job.ep == 1:
         return []
-    size = job.tokens / job.cp * job.hidden * job.bytes_each / job.tp
+    size = job.tokens / job.cp * job.hidden * job.bytes_each / job.tp * job.imbalance
     count = 4 * job.layers // job.pp * job.accumulation
     return [_traffic("expert", "alltoall", group_of(machine, nodes, job.ep, job.tp), count, size)]
 
@@ -272,7 +294,10 @@ def _assumptions(job: Job) -> tuple[str, ...]:
     if job.cp > 1:
         said.append("context: full keys and values, nothing hidden: the upper end")
     if job.ep > 1:
-        said.append("experts: every token to one expert in every layer, evenly; the cost follows the worst imbalance")
+        said.append(
+            f"experts: every token to one expert in every layer; the most loaded rank has {job.imbalance:g} times the "
+            "mean ([assume] imbalance), and all wait for it"
+        )
     if job.zero == 3:
         said.append("ZeRO 3: weights gathered twice and gradients scattered in every micro-step, a layer at a time")
     return tuple(said)
