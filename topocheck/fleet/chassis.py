@@ -1,8 +1,10 @@
-"""Nodes of one chassis: most of their GPUs and NICs stand at the same PCI addresses.
+"""Nodes of one chassis and fabric: most of their GPUs and NICs stand at the same PCI addresses, and their compute
+ports speak one language.
 
 One platform name covers many makers' chassis, and a node without a name is known by its GPUs alone: what differs
 between two chassis is no fault. A few nodes at other addresses may be a chassis of their own as well as nodes whose
-buses were numbered anew: their hardware is compared with nobody's, their versions and numbering are.
+buses were numbered anew: their hardware is compared with nobody's, their versions and numbering are. One chassis may
+stand in an InfiniBand and in an Ethernet cluster; a few nodes of another fabric are more likely set up wrongly.
 """
 
 from __future__ import annotations
@@ -32,9 +34,22 @@ def crowds(nodes: Sequence[NodeRecord]) -> list[Crowd]:
     chassis = sorted(_by_chassis(nodes), key=lambda group: (-len(group), group[0].host))
     if not chassis:
         return []
-    main, *others = chassis
-    strangers = [node for group in others if len(group) < ENOUGH_NODES for node in group]
-    return [Crowd(main, strangers), *(Crowd(group, []) for group in others if len(group) >= ENOUGH_NODES)]
+    strangers = [node for group in chassis[1:] if len(group) < ENOUGH_NODES for node in group]
+    own = [chassis[0], *(group for group in chassis[1:] if len(group) >= ENOUGH_NODES)]
+    first, *others = [part for group in own for part in _by_fabric(group)]
+    return [Crowd(first, strangers), *(Crowd(group, []) for group in others)]
+
+
+def _by_fabric(nodes: Sequence[NodeRecord]) -> list[list[NodeRecord]]:
+    """The nodes of each fabric that at least five are in; whoever else is with the most."""
+    layers: dict[str, list[NodeRecord]] = defaultdict(list)
+    for node in nodes:
+        said = {port.link_layer for port in node.ports if port.link_layer}
+        layers[said.pop() if len(said) == 1 else ""].append(node)
+    main, *others = sorted(layers, key=lambda layer: (not layer, -len(layers[layer]), layer))
+    apart = [layer for layer in others if layer and len(layers[layer]) >= ENOUGH_NODES]
+    with_most = [node for layer in (main, *others) if layer not in apart for node in layers[layer]]
+    return [with_most, *(layers[layer] for layer in apart)]
 
 
 def _by_chassis(nodes: Sequence[NodeRecord]) -> list[list[NodeRecord]]:
