@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from topocheck.fleet.rail_ports import COMMON, Cable, RailNode
+from topocheck.fleet.rail_nodes import COMMON, Cable, RailNode
 from topocheck.names import NameSet
 
 Key = tuple[int, int]  # rail, port of its NIC

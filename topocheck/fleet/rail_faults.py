@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from topocheck.fleet.cycles import cycles
 from topocheck.fleet.pods import Key, Pod, Stray, strays
-from topocheck.fleet.rail_ports import RailNode
+from topocheck.fleet.rail_nodes import RailNode
 from topocheck.fleet.rail_words import SUBNETS, Words, crossed, halves, misplaced, reordered
 from topocheck.fleet.report import RailFault
 

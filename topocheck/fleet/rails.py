@@ -6,13 +6,14 @@ its pod have, or what the policy says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from topocheck.fleet import report
 from topocheck.fleet.fabric import Listing, distinct
 from topocheck.fleet.pods import Pod, pods
 from topocheck.fleet.rail_faults import faults
-from topocheck.fleet.rail_ports import COMMON, Cabling, addressed, cabled
+from topocheck.fleet.rail_nodes import COMMON
+from topocheck.fleet.rail_ports import Cabling, addressed, cabled
 from topocheck.fleet.rail_words import LEAVES, SUBNETS
 from topocheck.fleet.record import NodeRecord
 from topocheck.names import NameSet
@@ -36,6 +37,7 @@ def rails(nodes: Sequence[NodeRecord], listings: Sequence[Listing], patterns: tu
         why_none=None if told or subnets else _why_none(nodes, seen),
         by=tuple(sorted({*by_leaf.by, *by_subnet.by})),
         pods=tuple(_pod(pod) for pod in told or subnets),
+        notes=(*by_leaf.notes, *(note for pod in told for note in _absent(pod))),
         faults=tuple(sorted(found, key=lambda f: (_RANK[f.severity], f.rule, f.ends[0][:2] if f.ends else ("", "")))),
     )
 
@@ -49,6 +51,15 @@ def _told(cabling: Cabling, patterns: tuple[NameSet, ...] = ()) -> list[Pod]:
 def _pod(pod: Pod) -> report.Pod:
     leaf_of = tuple((*key, expected) for key in sorted(pod.counts) if (expected := pod.expected(key)))
     return report.Pod(tuple(node.host for node in pod.nodes), leaf_of)
+
+
+def _absent(pod: Pod) -> Iterator[str]:
+    """Rails that no node of the pod has a cable at, though its NICs are there, or sisters elsewhere have them."""
+    order = pod.nodes[0].order
+    present = {rail for rail, _ in pod.counts}
+    if lacking := [f"{rail} ({name})" for rail, name in enumerate(order) if rail not in present]:
+        first, last = pod.nodes[0].host, pod.nodes[-1].host
+        yield f"no cable seen at rail {', '.join(lacking)} on any of {len(pod.nodes)} nodes, {first} to {last}"
 
 
 def _why_none(nodes: Sequence[NodeRecord], seen: Cabling) -> str:

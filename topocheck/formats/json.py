@@ -99,10 +99,18 @@ def _port(port: RdmaPort) -> dict[str, object]:
         "max_mtu": port.max_mtu,
         "lid": port.lid,
         "guid": port.guid,
-        "subnet": port.subnet,
+        "subnet": _subnet(port),
         "netdev": port.netdev,
         "leaf": _leaf(port),
     }
+
+
+def _subnet(port: RdmaPort) -> str | None:
+    """The GID prefix; of a RoCE port the /24 of its address, as RAIL004 compares it: no input gives the length."""
+    addresses = [gid.ipv4 for gid in port.gids if gid.ipv4]
+    if port.link_layer != "ethernet" or not addresses:
+        return port.subnet
+    return f"{addresses[0].rpartition('.')[0]}.0/24"
 
 
 def _leaf(port: RdmaPort) -> dict[str, object] | None:
