@@ -10,7 +10,9 @@ from importlib.resources import files
 import fleets
 import pytest
 from fleets import ALL, EVIL, FAULTY, HEALTHY, HGX, ORDERING, PCIE, RAILS, SWAPPED, TOLD, WIDTH
+from fleetsim import FAMILIES, Fleet, faults_of
 
+from topocheck.cli import run
 from topocheck.fleet import document, exclude, metrics, screen
 from topocheck.fleet.report import Job
 
@@ -167,6 +169,13 @@ def test_a_port_at_no_leaf_and_the_second_port_of_a_card():
     assert "gpu003 mlx5_4 (0000:5e:00.0) port 2: leaf-3, belongs at leaf-4" in page_
 
 
+def test_ends_that_the_message_has_are_not_said_twice():
+    message = "gpu003 mlx5_3 reaches leaf-4 instead of leaf-3, mlx5_4 reaches leaf-3 instead of leaf-4"
+    fleet = replace(HEALTHY, rails=replace(RAILS, faults=(SWAPPED._replace(message=message),)))
+    assert "belongs at" not in words(fleet) and message in words(fleet)
+    assert words(fleet, verbose=True).count("(0000:5e:00.0): leaf-") == 2
+
+
 @pytest.mark.parametrize("verbose", [False, True])
 def test_no_report_can_speak_to_the_terminal(verbose):
     page_ = shown(fleets.hostile(), verbose=verbose)
@@ -310,3 +319,63 @@ def test_metrics_do_not_grow_with_the_fleet():
     assert len(samples(BAD)) == 12 + 12 + 4 + 4 + 3 + 7
     many = tuple(WIDTH._replace(rule=f"X{i}") for i in range(2000))
     assert len(samples(replace(FAULTY, groups=many))) == metrics.MOST_SERIES
+
+
+# All of them through the command
+
+
+@pytest.fixture(scope="module")
+def run_fleet(tmp_path_factory):
+    """Twenty nodes, of them a narrow card, another firmware, crossed cables, and one that is silent."""
+    family, folder = FAMILIES[0], tmp_path_factory.mktemp("fleet")
+    faults = {
+        "gpu0003": "mlx5_3-x8", "gpu0005": "older-nic-firmware", "gpu0007": "cables-2-3-swapped", "gpu0009": "silent",
+    }  # fmt: skip
+    injected = tuple(faults_of(family)[fault]._replace(host=host) for host, fault in faults.items())
+    fleet = Fleet({f"gpu{n + 1:04}": (family, n) for n in range(20)}, injected, frozenset({"gpu0007"}))
+    names = [str(fleet.write(folder / "nodes.jsonl")), str(folder / "fabric.txt")]
+    (folder / "fabric.txt").write_text(fleet.listing())
+
+    def read(format_, *words):
+        out = folder / f"out.{format_}"
+        code = run(["fleet", *names, "--expect", "gpu[0001-0020]", "--format", format_, "--output", str(out), *words])
+        return code, out.read_text("utf-8")
+
+    return read
+
+
+def test_every_format_names_the_four(run_fleet):
+    code, page_ = run_fleet("text", "--job", "16")
+    assert code == 1
+    for text in (
+        " x PCI001 mlx5_3 (0000:5e:00.0) gpu0003\n", " x RAIL001 gpu0007 mlx5_2 ", "28.39.1002 on gpu0005;",
+        " missing  1 node: gpu0009\n", " sbatch --exclude=gpu[0003,0007]\n",
+        " job of 16 nodes  gpu[0001-0002,0004-0006,0008,0010-0019]\n",
+    ):  # fmt: skip
+        assert text in page_
+    assert len(page_.splitlines()) <= 36
+    assert run_fleet("exclude") == (1, "gpu[0003,0007]\n")
+    _, metrics_ = run_fleet("prometheus")
+    for text in (
+        'nodes{verdict="failed"} 1', 'check_nodes{check="PCI001",severity="error"} 1', "missing_nodes 1",
+        "unlike_nodes 1", 'rail_faults{check="RAIL001",severity="error"} 1',
+    ):  # fmt: skip
+        assert f"topocheck_fleet_{text}\n" in metrics_
+
+
+def test_the_document_and_the_grid_of_the_four(run_fleet):
+    value = json.loads(run_fleet("json", "--job", "16")[1])
+    assert errors(value) == []
+    assert [(g["rule"], g["hosts"], g["bdf"], g["worst_loss"]) for g in value["groups"] if g["severity"] != "info"] == [
+        ("PCI001", "gpu0003", "0000:5e:00.0", 0.451)  # 26.9 of 49.0 GB/s
+    ]
+    assert {other["hosts"] for entry in value["unlike"] for other in entry["others"] if not other["follows"]} == {
+        "gpu0005"
+    }
+    assert {end["host"] for fault in value["rails"]["faults"] for end in fault["ends"]} == {"gpu0007"}
+    assert (value["missing"], value["exclude"], value["nodes"]) == ("gpu0009", "gpu[0003,0007]", 19)
+    page_ = run_fleet("html")[1]
+    rows = re.findall(
+        r'<th scope="row">(?:<details><summary>)?([^<]*)<', page_.split('id="grid"')[1].split("</table>")[0]
+    )
+    assert rows == ["gpu0003", "gpu0007", "gpu0005", "16 nodes"]

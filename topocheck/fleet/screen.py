@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from topocheck.fleet.exclude import option
-from topocheck.fleet.report import Change, Fleet, Group, RailFault, Unlike
+from topocheck.fleet.report import Change, Fleet, Group, RailEnd, RailFault, Unlike
 from topocheck.fleet.words import (
     brief,
     comparison_words,
@@ -32,7 +32,7 @@ from topocheck.formats.screen import MARKS, SEPARATOR, STYLES, VERDICT_STYLES, S
 _T = TypeVar("_T")
 _FULL, _HEADS, _NOTES = 4, 8, 3  # entries with all they say, entries at all, lines of info
 _ENDS, _REASONS, _CHANGES = 2, 3, 4
-_LINES = 2  # of one text; more is for -v
+_LINES, _CABLE_LINES = 2, 3  # of one text; more is for -v
 _NAMES = 44  # characters of folded names
 
 
@@ -112,13 +112,16 @@ class _Page:
     def _cable(self, fault: RailFault, *, full: bool) -> None:
         head = f" {_mark(fault.severity)} {fault.rule} "
         indent = " " * len(head)
-        self.screen.wrapped((head, _style(fault.severity)), fault.message, most=self.lines if full else 1)
-        ends = self._first(fault.ends, _ENDS) if full else ()
-        for end in ends:
+        if not full:
+            self.screen.line((head, _style(fault.severity)), fault.message)
+            return
+        self.screen.wrapped((head, _style(fault.severity)), fault.message, most=None if self.verbose else _CABLE_LINES)
+        ends = [end for end in fault.ends if self.verbose or not _told(end, fault.message)]
+        for end in self._first(ends, _ENDS):
             self.screen.wrapped(indent, (end_words(end), "dim"), most=self.lines)
-        if full and len(fault.ends) > len(ends):
-            self.screen.line(f"{indent}and {counted(len(fault.ends) - len(ends), 'more port')} (-v)")
-        if full and fault.repair:
+        if not self.verbose and len(ends) > _ENDS:
+            self.screen.line(f"{indent}and {counted(len(ends) - _ENDS, 'more port')} (-v)")
+        if fault.repair:
             self.screen.wrapped(indent, fault.repair, most=self.lines)
 
     def unlike(self) -> None:
@@ -205,6 +208,11 @@ class _Page:
     def _more(self, number: int, one: str, many: str) -> None:
         if number > 0 and not self.verbose:
             self.screen.line(f"   and {number} more {one if number == 1 else many} (-v)")
+
+
+def _told(end: RailEnd, message: str) -> bool:
+    """Whether the message has all of it but the PCI position."""
+    return all(word in message for word in (end.host, end.nic, end.leaf or "", end.expected_leaf or ""))
 
 
 def _mark(severity: str) -> str:
