@@ -188,3 +188,28 @@ def test_what_is_printed_at_the_very_end_is_not_lost(tools, monkeypatch):
 
     monkeypatch.setattr(command.selectors, "DefaultSelector", Late)
     assert ask(tools, "good") == [Raw("good", "one\ntwo\n", "good")]
+
+
+def test_what_may_lie_in_sys(root):
+    """A value, one of several pages, a link to one, links in a circle, a folder, a pipe, nothing."""
+    folder = root / "sys/devices/x"
+    folder.mkdir(parents=True)
+    values = {"value": b"16.0 GT/s PCIe\n", "page": b"p" * 4096, "pages": b"p" * 10_000, "none": b""}
+    for name, data in values.items():
+        (folder / name).write_bytes(data)
+    (root / "sys/class").mkdir()
+    (root / "sys/class/x").symlink_to("../devices/x")
+    for name, target in {"link": "../x/value", "a": "b", "b": "a/b", "out": "/etc/passwd"}.items():
+        (folder / name).symlink_to(target)
+    os.mkfifo(folder / "pipe")
+    source = LiveSource(root=str(root))
+    for path in "/sys/devices/x", "/sys/class/x":
+        assert {name: source.read_bytes(f"{path}/{name}") for name in values} == values
+        assert source.read(f"{path}/link") == "16.0 GT/s PCIe"
+        assert [source.read_bytes(f"{path}/{name}") for name in ("a", "b", "out", "", "..", "absent", "value/x")] == [
+            None
+        ] * 7
+        assert not source.read_bytes(f"{path}/pipe")
+    assert source.realpath("/sys/class/x/value") == "/sys/devices/x/value"
+    assert source.realpath("/sys/class/x/a") is None
+    assert source.glob("/sys/class/x/p*") == [f"/sys/class/x/{name}" for name in ("page", "pages", "pipe")]

@@ -18,7 +18,7 @@ from topocheck.sources import made
 from topocheck.sources.base import NO_ANSWER, NO_DRIVER, Manifest, Missing, Raw
 from topocheck.sources.command import Children, Outcome, environment, run
 from topocheck.sources.reading import decode, read_file, reason_of, text_or_gaps
-from topocheck.sources.tree import Tree
+from topocheck.sources.tree import LiveTree
 
 _DRIVER = "/proc/driver/nvidia/version"
 _DEVICE = "/dev/nvidiactl"
@@ -49,7 +49,7 @@ class LiveSource:
 
     def __init__(self, *, root: str = "/", budget_s: float = 20.0, tools: str | None = None) -> None:
         self._is_this_root = os.path.realpath(root) == "/"
-        self._tree = Tree(root)
+        self._tree = LiveTree(root)
         host = platform.node() if self._is_this_root else self._tree.read("/proc/sys/kernel/hostname")
         self.name = host or "this machine"
         self.manifest = Manifest(

@@ -13,6 +13,7 @@ from topocheck.sources.base import MAX_TEXT_BYTES, Missing
 from topocheck.sources.pasted import unpasted
 
 _CHUNK_BYTES = 1 << 20
+_PAGE_BYTES = 4096
 _LARGE_BYTES = 8 << 20  # what tools print of one node has a tenth of that
 _SNIFF_CHARS = 8192  # a NUL among the first 8 KB makes a file binary
 _ARCHIVES = (
@@ -68,6 +69,17 @@ def read_file(path: str | Path, limit: int = MAX_TEXT_BYTES) -> tuple[bytes, boo
         os.close(fd)
 
 
+def read_value(path: str, limit: int) -> bytes:
+    """At most `limit` bytes of a file of sysfs, which gives a page at a time: less than that is all there is. OSError
+    (ELOOP) for a link."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        data = os.read(fd, _PAGE_BYTES)
+        return data if len(data) < _PAGE_BYTES else data + read_fd(fd, limit - _PAGE_BYTES)[0]
+    finally:
+        os.close(fd)
+
+
 def special_kind(mode: int) -> str | None:
     """What a file is when it is neither a plain file nor a folder."""
     if stat.S_ISREG(mode):
@@ -87,6 +99,8 @@ def decode(data: bytes) -> str | None:
 
     UTF-8 with replacement; UTF-16, which PowerShell's `>` writes, by its mark; line ends as Unix writes them.
     """
+    if len(data) < _SNIFF_CHARS and data.isascii() and b"\0" not in data and b"\r" not in data:
+        return data.decode("ascii")  # a value of /sys: of thousands
     utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not utf16 and b"\0" in data[:_SNIFF_CHARS]:
         return None

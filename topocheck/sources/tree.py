@@ -6,15 +6,17 @@ never lead out of it.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from topocheck.sources.files import Disk, Files
-from topocheck.sources.reading import decode
+from topocheck.sources.reading import decode, read_value
 
 _MAX_NAMES = 1 << 20  # of one folder
 _MAX_LINKS = 40  # the kernel's own limit
+_SYSFS = "/sys/"
 _MAX_VALUE_BYTES = 1 << 20  # a file of the tree is a value or a short table
 
 
@@ -27,7 +29,7 @@ class Tree:
         self._files: Files = files or Disk()
         self._links = links or {}
         self._targets: dict[str, str | None] = {}
-        self._folders: dict[str, str | None] = {}
+        self._reals: dict[str, str | None] = {}
 
     def read(self, path: str) -> str | None:
         """The text of a file, stripped; None if not there or not readable."""
@@ -61,10 +63,11 @@ class Tree:
 
     def realpath(self, path: str) -> str | None:
         """Where a link points; None if there is none on the way (a copy without links cannot say)."""
-        path = _normal(path)
-        for end in _prefixes(path):
-            if end in self._links:
-                return self._links[end] + path[len(end) :]
+        if self._links:
+            path = _normal(path)
+            for end in _prefixes(path):
+                if end in self._links:
+                    return self._links[end] + path[len(end) :]
         real = self.resolve(path)
         return real if real is not None and real != path else None
 
@@ -76,36 +79,40 @@ class Tree:
     def resolve(self, path: str) -> str | None:
         """The path with every link followed, a missing end kept as it is; None if links go in circles."""
         folder, _, name = path.rpartition("/")
-        if not folder or name in ("", ".", ".."):
+        if path in self._reals or not folder or name in ("", ".", ".."):
             return self._followed(path)
-        if folder not in self._folders:  # hundreds of files lie in one
-            self._folders[folder] = self._followed(folder)
-        real = self._folders[folder]
+        real = self._followed(folder)
         if real is None or real == "/" or self._target(f"{real}/{name}") is not None:
             return self._followed(path)
         return f"{real}/{name}"
 
-    def _followed(self, path: str) -> str | None:
-        here, links_left = "", _MAX_LINKS
-        pending = _parts(path)
+    def _followed(self, path: str, links_left: int = _MAX_LINKS) -> str | None:
+        """The same of any path, remembered: hundreds of files lie in one folder, hundreds of folders in one tree."""
+        if path not in self._reals:
+            self._reals[path] = None  # which a link finds that leads through itself
+            self._reals[path] = self._follow(path, links_left)
+        return self._reals[path]
+
+    def _follow(self, path: str, links_left: int) -> str | None:
+        """From the longest part of the way that is known to the next link, and on from there."""
+        known = path.rpartition("/")[0]
+        while known and known not in self._reals:
+            known = known.rpartition("/")[0]
+        start = self._reals[known] if known else ""
+        if start is None:
+            return None
+        here, pending = start.rstrip("/"), _parts(path[len(known) :])
         while pending:
             name = pending.pop()
-            if name == "..":
-                here = here.rpartition("/")[0]
-                continue
-            target = self._target(f"{here}/{name}")
-            if target is None:
-                here = f"{here}/{name}"
-                continue
-            if links_left == 0:
-                return None
-            links_left -= 1
-            here = "" if target.startswith("/") else here
-            pending += _parts(target)
+            target = None if name == ".." else self._target(f"{here}/{name}")
+            if target is not None:
+                onward = "/".join(("" if target.startswith("/") else here, target, *reversed(pending)))
+                return self._followed(onward, links_left - 1) if links_left else None
+            here = here.rpartition("/")[0] if name == ".." else f"{here}/{name}"
         return here or "/"
 
     def _target(self, path: str) -> str | None:
-        """What a link says; None if the path is none or not there."""
+        """What a link says, remembered; None if the path is none or not there. No link is on the way to it."""
         if path not in self._targets:
             try:
                 self._targets[path] = self._inside(self._files.readlink(self._root + path))
@@ -130,6 +137,22 @@ class Tree:
             return place is not None and bool(self._files.kind(place))
         except OSError:
             return False
+
+
+class LiveTree(Tree):
+    """The tree of a machine that runs. Its `/sys` has plain files, folders and links, no device that one must not open
+    and no pipe: a value is read in three system calls, and one that is not there costs one."""
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """The bytes of a file; None if not there or not readable."""
+        folder, _, name = path.rpartition("/")
+        real = self._followed(folder) or ""
+        if not real.startswith(_SYSFS):
+            return super().read_bytes(path)
+        try:
+            return read_value(f"{self._root}{real}/{name}", _MAX_VALUE_BYTES)
+        except OSError as error:
+            return super().read_bytes(path) if error.errno == errno.ELOOP else None  # a link
 
 
 def _normal(path: str) -> str:
