@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from topocheck.facts import GpuState, Host, PciFunction
-from topocheck.probes import host_files, smi_query, smi_query_xml, sysfs_iommu
+from topocheck.probes import host_files, smi_query, smi_query_xml, sysfs_pci
 from topocheck.sources.open import open_source
 
 TEXT = """==============NVSMI LOG==============
@@ -134,7 +134,7 @@ def test_the_tree_says_what_the_iommu_and_numa_do(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{text}\n")
     source = open_source(str(tmp_path))
-    (gpu,) = (f for f in sysfs_iommu.read(source) if isinstance(f, PciFunction))
+    (gpu,) = (f for f in sysfs_pci.read(source) if isinstance(f, PciFunction))
     assert (gpu.bdf, gpu.iommu_type) == ("0000:1b:00.0", "DMA-FQ")
     (host,) = (f for f in host_files.read(source) if isinstance(f, Host) and f.numa_balancing is not None)
     assert host.numa_balancing == 1

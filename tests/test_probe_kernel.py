@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from topocheck.facts import BandwidthLimit, Gap, Host, LogEvent
+from topocheck.facts import BandwidthLimit, Gap, Host, LogEvent, PciFunction
 from topocheck.probes import (
     host_files,
     kernel_log,
     kernel_modules,
     nvidia_version,
     proc_cmdline,
-    sysfs_iommu,
+    sysfs_pci,
     uname,
 )
 from topocheck.sources.open import open_source
@@ -234,4 +234,9 @@ def test_iommu_type_is_that_of_the_gpus_groups(tmp_path):
         put(tmp_path, f"{base}/vendor", vendor)
         put(tmp_path, f"{base}/class", class_)
         put(tmp_path, f"{base}/iommu_group/type", kind)
-    assert said(sysfs_iommu.read(open_source(str(tmp_path))), "iommu_type") == ["DMA-FQ"]
+    facts = sysfs_pci.read(open_source(str(tmp_path)))
+    assert {fact.bdf: fact.iommu_type for fact in facts if isinstance(fact, PciFunction)} == {
+        "0000:1b:00.0": "DMA-FQ",
+        "0000:1c:00.0": None,
+        "0000:1d:00.0": None,
+    }

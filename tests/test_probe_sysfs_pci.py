@@ -137,13 +137,15 @@ def test_sysfs_gpu(tree):
     assert (gpu.bar1_bytes, gpu.bars_unassigned) == (128 << 30, False)  # BAR0 has 64 bits, so BAR1 is resource 2
     assert [getattr(gpu, name) for name in KEPT] == [256, 256, 4096, True, "endpoint"]
     assert ("aer_dev_fatal", "2") in gpu.aer
-    assert gpu.lines["LnkSta"].text == "current_link_speed 16.0 GT/s PCIe, current_link_width 8"
-    assert gpu.lines["DevCtl"].input == "/sys/bus/pci/devices/0000:16:00.0/config"
+    config = "/sys/bus/pci/devices/0000:16:00.0/config"
+    assert gpu.lines["LnkSta"] == (config, None, "LnkSta: Speed 16GT/s, Width x8")
+    assert gpu.lines["DevCtl"] == (config, None, "DevCtl: MaxPayload 256 bytes, MaxReadReq 4096 bytes, RlxdOrd+")
 
 
 def test_sysfs_without_root_or_config_still_has_the_link(tree):
     nic, port = tree["0000:17:00.0"], tree["0000:15:03.0"]
     assert (nic.speed_gts, nic.width, nic.port_type, nic.payload_bytes) == (32.0, 16, None, None)
+    assert nic.lines["LnkSta"].text == "current_link_speed 32.0 GT/s PCIe, current_link_width 16"
     assert (nic.numa_node, nic.numa_unknown, nic.driver, nic.driver_shown) == (None, True, None, True)
     assert nic.bars_unassigned
     assert (port.is_bridge, port.bars_unassigned, port.acs_ctl) == (True, False, None)

@@ -66,7 +66,7 @@ def _function(tree: _Tree, layout: Layout, f: Function) -> None:
     files = {
         "vendor": f"0x{f.vendor_id}", "device": f"0x{f.device_id}", "class": f"0x{f.class_id}00",
         "subsystem_vendor": f"0x{vendor}", "subsystem_device": f"0x{device}", "revision": "0x00", "irq": 0, "enable": 1,
-        "numa_node": f.numa, "resource": _resource(f), "config": config(f),
+        "numa_node": f.numa, "resource": _resource(f), "config": config(f), "uevent": _uevent(f),
     }  # fmt: skip
     if f.numa >= 0:
         cpus = 2 * layout.node.cpus_per_numa * len(layout.node.numa_nodes)
@@ -83,6 +83,14 @@ def _function(tree: _Tree, layout: Layout, f: Function) -> None:
     if f.driver:
         (tree.root / f"sys/bus/pci/drivers/{f.driver}").mkdir(parents=True, exist_ok=True)
         tree.link(f"{path}/driver", f"sys/bus/pci/drivers/{f.driver}")
+
+
+def _uevent(f: Function) -> str:
+    """What the kernel tells udev: drivers/pci/pci-driver.c, pci_uevent()."""
+    driver = f"DRIVER={f.driver}\n" if f.driver else ""
+    ids, board = f"{f.vendor_id}:{f.device_id}".upper(), (f.subsystem or "0000:0000").upper()
+    number = f"{int(f.class_id, 16) << 8:X}"
+    return f"{driver}PCI_CLASS={number}\nPCI_ID={ids}\nPCI_SUBSYS_ID={board}\nPCI_SLOT_NAME={f.bdf}"
 
 
 def _resource(f: Function) -> str:

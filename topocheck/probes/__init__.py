@@ -81,7 +81,7 @@ TEXT_PROBES: tuple[TextEntry, ...] = (
     TextEntry("uname", r"uname", ("uname -r",)),
     TextEntry("nvml", r"nvml(?:\.json)?$", ("nvml.json",)),  # last: its matrix has no NICs
 )
-TREE_PROBES: tuple[str, ...] = ("host_files", "nccl_files", "sysfs_ib", "sysfs_iommu", "sysfs_numa", "sysfs_pci")
+TREE_PROBES: tuple[str, ...] = ("host_files", "nccl_files", "sysfs_ib", "sysfs_numa", "sysfs_pci")
 
 
 def asked() -> tuple[list[str], list[str]]:

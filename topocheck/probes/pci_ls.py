@@ -39,8 +39,8 @@ def placed(path: str) -> tuple[str, str, str] | None:
     match = _TARGET.search(path)
     if match is None:
         return None
-    chain = [full_bdf(bdf) or "" for bdf in match.group(2)[1:].split("/")]
-    return chain[-1], chain[-2] if len(chain) > 1 else "", match.group(1).lower()
+    above, _, bdf = match.group(2)[1:].rpartition("/")
+    return full_bdf(bdf) or "", full_bdf(above.rpartition("/")[2]) or "", match.group(1).lower()
 
 
 def parse(text: str) -> Iterator[Fact]:

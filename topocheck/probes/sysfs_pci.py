@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from topocheck.facts import Evidence, Fact, PciFunction, PciListing, full_bdf
@@ -32,20 +33,36 @@ _LINK_CLASSES = ("01", "02", "03", "06", "12")
 _DEVICE_CLASSES = ("02", "03", "0680")  # network, display, NVSwitch
 _PORT_BELOW = {"host bridge": "root", "root": "upstream", "downstream": "upstream", "upstream": "downstream"}
 _AER_FILES = ("aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal")
+_BRIDGE = "0604"
 _BARS = 6
 _MEMORY, _UNSET = 0x200, 0x20000000  # IORESOURCE_MEM, IORESOURCE_UNSET
+_LINK = {"speed_gts", "width", "max_speed_gts", "max_width"}
 _CONFIG_LINES = {
+    "LnkCap": ("max_speed_gts", "max_width"),
+    "LnkSta": ("speed_gts", "width"),
     "LnkCtl2": ("target_speed_gts",),
     "DevCap": ("max_payload_bytes",),
     "DevCtl": ("payload_bytes", "read_request_bytes", "relaxed_ordering"),
     "ACSCap": ("acs_cap",),
     "ACSCtl": ("acs_ctl",),
 }
+_WORDS = {  # lspci's
+    "max_speed_gts": "Speed {:g}GT/s",
+    "max_width": "Width x{}",
+    "speed_gts": "Speed {:g}GT/s",
+    "width": "Width x{}",
+    "target_speed_gts": "Target Link Speed: {:g}GT/s",
+    "max_payload_bytes": "MaxPayload {} bytes",
+    "payload_bytes": "MaxPayload {} bytes",
+    "read_request_bytes": "MaxReadReq {} bytes",
+    "relaxed_ordering": "RlxdOrd",
+}
 
 
 def read(source: Source) -> Iterator[Fact]:
     """The functions of the tree, and that all of them are there; nothing where there is no such tree."""
-    devices = [_Device(source, path) for path in source.glob(f"{INPUT}/*") if full_bdf(path.rpartition("/")[2])]
+    paths = source.glob(f"{INPUT}/*")
+    devices = [_Device(source, path, bdf) for path in paths if (bdf := full_bdf(path.rpartition("/")[2]))]
     if not devices:
         return
     shows_drivers = any(device.driver for device in devices)
@@ -71,10 +88,14 @@ def _woken(source: Source, functions: list[PciFunction]) -> list[PciFunction]:
 
 
 def _may_sleep(function: PciFunction) -> bool:
-    if function.vendor_id != NVIDIA or not (function.class_id or "").startswith("03"):
+    if not _is_nvidia_gpu(function.vendor_id, function.class_id):
         return False
     part = part_of(None, f"{function.vendor_id}:{function.device_id}")
     return part is None or not part.holds_link
+
+
+def _is_nvidia_gpu(vendor_id: str | None, class_id: str | None) -> bool:
+    return vendor_id == NVIDIA and (class_id or "").startswith("03")
 
 
 def _speed(text: str) -> float:
@@ -112,16 +133,15 @@ def _with_port_types(functions: Iterable[PciFunction]) -> Iterator[PciFunction]:
         if port_type is None and function.is_bridge and function.max_width is not None:
             port_type = _PORT_BELOW.get(types.get(function.parent) or "")
         types[function.bdf] = port_type
-        yield replace(function, port_type=port_type)
+        yield function if port_type == function.port_type else replace(function, port_type=port_type)
 
 
 class _Device:
     """One folder of the device tree."""
 
-    def __init__(self, source: Source, path: str) -> None:
-        self._source, self._path = source, path
+    def __init__(self, source: Source, path: str, bdf: str) -> None:
+        self._source, self._path, self.bdf = source, path, bdf
         self._uevent = dict(line.split("=", 1) for line in self._read("uevent").splitlines() if "=" in line)
-        self.bdf = full_bdf(path.rpartition("/")[2]) or ""
         self.driver = self._uevent.get("DRIVER") or (None if self._uevent else self._link("driver"))
         real = source.realpath(path) or ""
         self.depth = real.count("/")
@@ -146,14 +166,17 @@ class _Device:
     def function(self, on_path: bool, shows_drivers: bool) -> PciFunction:
         """Everything the folder says; what config space says wins over the single files."""
         lines: dict[str, Evidence] = {}
+        config = self._source.read_bytes(f"{self._path}/config") or b"" if on_path else b""
+        said = {name: value for name, value in decode(config).items() if value is not None}
         values = self._identity()
         if self.class_id is None or self.class_id.startswith(_LINK_CLASSES):
-            values |= {**self._virtual(), **self._node(lines), **self._links(lines)}
+            values |= {**self._virtual(), **self._node(lines)}
+            if not said.keys() >= _LINK:
+                values |= self._links(lines)
+        values |= said
         if on_path:
-            config = self._source.read_bytes(f"{self._path}/config") or b""
-            values |= {name: value for name, value in decode(config).items() if value is not None}
             _add_config_lines(values, f"{self._path}/config", lines)
-            values |= self._bars(values, config, lines)
+            values |= {**self._bars(values, config, lines), **self._group(values, lines)}
             values["aer"] = (*values.get("aer", ()), *self._aer_totals())
         return PciFunction(
             self.bdf,
@@ -180,11 +203,13 @@ class _Device:
             "vendor_id": vendor or None,
             "device_id": device or None,
             "subsystem": subsystem if subsystem.strip("0:") else None,
-            "is_bridge": self.class_id == "0604",
+            "is_bridge": self.class_id == _BRIDGE,
         }
 
     def _virtual(self) -> dict[str, Any]:
-        """The physical function of a virtual one, and how many a physical one has."""
+        """The physical function of a virtual one, and how many a physical one has; no bridge is either."""
+        if self.class_id == _BRIDGE:
+            return {}
         count = self._read("sriov_numvfs")
         return {
             "vf_of": full_bdf(self._link("physfn") or ""),
@@ -221,20 +246,31 @@ class _Device:
     def _bars(self, values: dict[str, Any], config: bytes, lines: dict[str, Evidence]) -> dict[str, Any]:
         """BAR1 of an NVIDIA GPU, and whether a memory BAR has no address or is switched off. Bridges and virtual
         functions have none of their own."""
+        if values["is_bridge"] or values.get("vf_of"):
+            return {}
         rows = [row.split() for row in self._read("resource").splitlines()[:_BARS]]
-        if values["is_bridge"] or values.get("vf_of") or not rows or any(len(row) != 3 for row in rows):
+        if not rows or any(len(row) != 3 for row in rows):
             return {}
         bars = [tuple(int(number, 16) for number in row) for row in rows]
         memory = [(index, start, end, flags) for index, (start, end, flags) in enumerate(bars) if flags & _MEMORY]
         unassigned = any(flags & _UNSET or start == 0 for _, start, _, flags in memory)
         found: dict[str, Any] = {"bars_unassigned": unassigned or not memory or not memory_is_on(config)}
-        if values["vendor_id"] == NVIDIA and (values["class_id"] or "").startswith("03"):
+        if _is_nvidia_gpu(values["vendor_id"], values["class_id"]):
             second = next((bar for bar in memory if bar[0] in (1, 2)), None)
             if second is not None:
                 index, start, end, _ = second
                 found["bar1_bytes"] = end - start + 1
                 lines["Region 1"] = Evidence(f"{self._path}/resource", None, " ".join(rows[index]))
         return found
+
+    def _group(self, values: dict[str, Any], lines: dict[str, Evidence]) -> dict[str, Any]:
+        """Whether the IOMMU translates a GPU's DMA: "DMA", "DMA-FQ", or not: "identity"."""
+        path = f"{self._path}/iommu_group/type"
+        kind = self._source.read(path) if _is_nvidia_gpu(values["vendor_id"], values["class_id"]) else None
+        if not kind:
+            return {}
+        lines["iommu_group/type"] = Evidence(path, None, kind)
+        return {"iommu_type": kind}
 
     def _aer_totals(self) -> Iterator[tuple[str, str]]:
         for name in _AER_FILES:
@@ -246,12 +282,18 @@ class _Device:
 def _add_config_lines(values: dict[str, Any], path: str, lines: dict[str, Evidence]) -> None:
     """What the registers said, in words, as evidence of the config file."""
     for key, names in _CONFIG_LINES.items():
-        said = [f"{name} {_words(values[name])}" for name in names if values.get(name) is not None]
-        if said:
-            lines[key] = Evidence(path, None, f"{key}: {', '.join(said)}")
+        said = _config_line(key, tuple(map(values.get, names)))
+        if said is not None and key not in lines:
+            lines[key] = Evidence(path, None, said)
 
 
-def _words(value: object) -> str:
+@lru_cache(maxsize=1024)  # the ports of a switch are all alike
+def _config_line(key: str, values: tuple[object, ...]) -> str | None:
+    said = [_words(name, value) for name, value in zip(_CONFIG_LINES[key], values, strict=True) if value is not None]
+    return f"{key}: {', '.join(said)}" if said else None
+
+
+def _words(name: str, value: object) -> str:
     if isinstance(value, frozenset):
-        return " ".join(sorted(value)) or "none"
-    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+        return " ".join(f"{bit}+" for bit in sorted(value)) or "none"
+    return f"{_WORDS[name]}{'+' if value else '-'}" if isinstance(value, bool) else _WORDS[name].format(value)
