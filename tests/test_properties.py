@@ -1,6 +1,6 @@
 """Properties over random nodes (tests/nodesim): healthy ones are silent, a fault is told where it is, a repair helps.
 
-TOPOCHECK_SOAK=1 runs more of them (`make soak`).
+TOPOCHECK_SOAK=1 runs more of them (`make soak`), TOPOCHECK_MUTANT=1 a third and shrinks nothing (tests/mutate.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from diagnosis import Diagnosis, diagnose, judge
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from nodesim import INPUTS, capture, facts, faults_gpus, faults_links, faults_nics, oracle, place, shapes
 from nodesim.faults import Fault
@@ -24,6 +24,7 @@ from topocheck.patches import patched
 from topocheck.rules import ALL
 
 SOAK = os.environ.get("TOPOCHECK_SOAK") == "1"
+MUTANT = os.environ.get("TOPOCHECK_MUTANT") == "1"
 BUILT = {rule.ID for rule in ALL}
 MAKERS = {maker.__name__: maker for module in (faults_links, faults_gpus, faults_nics) for maker in module.MAKERS}
 
@@ -31,7 +32,8 @@ MAKERS = {maker.__name__: maker for module in (faults_links, faults_gpus, faults
 def some(soak: int, test: int):
     """Settings: how many nodes in the soak, how many in a plain run."""
     return settings(
-        max_examples=soak if SOAK else test,
+        max_examples=soak if SOAK else test // 3 if MUTANT else test,
+        phases=(Phase.explicit, Phase.generate) if MUTANT else tuple(Phase),
         derandomize=not SOAK,
         deadline=None,
         database=None,
