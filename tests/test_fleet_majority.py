@@ -11,6 +11,7 @@ from sisters import device, edited, fleet, link, report, report_of
 
 from topocheck.fleet.majority import unlike
 from topocheck.fleet.records import Records
+from topocheck.fleet.report import Other
 from topocheck.fleet.values import HARDWARE, SAID_BY, SOFTWARE, name_of, values
 
 
@@ -118,7 +119,7 @@ FIRES = [
         "mlx5_3 0000:4d:00.0, mlx5_2 0000:5e:00.0", "mlx5_2 0000:4d:00.0, mlx5_3 0000:5e:00.0",
     ),
     (nodes_of_subnuma, "NUMA nodes", "warning", "4", "2"),
-    (nodes_of_subnuma, "NUMA layout of GPUs", "warning", "0 ×2, 1 ×2, 2 ×2, 3 ×2", "0 ×4, 1 ×4"),
+    (on("gpu7", numa_node=0), "NUMA layout of GPUs over 2 nodes", "warning", "0 ×4, 1 ×3, 0 ×1", "0 ×4, 1 ×4"),
     (port("mlx5_3", mtu=2048), "MTU of nic 0000:5e:00.0 port 1", "warning", "2048", "4096"),
     (port("mlx5_3", rate_gbit_per_s=200.0), "port rate of nic 0000:5e:00.0 port 1", "warning", "200 Gb/s", "400 Gb/s"),
     (
@@ -142,6 +143,17 @@ def test_every_field_that_is_compared_is_tried_above_or_said_here_why_not():
     tried = {name_of(field) for _, field, *_ in FIRES}
     assert set(SAID_BY) - tried == {"fabric manager", "ports a NIC", "sockets"}  # as driver, NIC models, NUMA nodes
     assert set(HARDWARE).isdisjoint(SOFTWARE)
+
+
+def test_another_number_of_numa_nodes_is_told_once():
+    entry, = unlike(fleet((9, report()), edited(nodes_of_subnuma)))  # fmt: skip
+    assert (entry.field, entry.others[0].value) == ("NUMA nodes", "4")
+
+
+def test_a_swap_is_told_by_what_is_swapped_whatever_other_nodes_do():
+    found = unlike(fleet((18, report()), edited(renamed("mlx5_2", "mlx5_3", "nic")), edited(other_chassis)))
+    entry = next(e for e in found if e.field == "NIC numbering")
+    assert Other("mlx5_3 0000:4d:00.0, mlx5_2 0000:5e:00.0", ("gpu019",)) in entry.others
 
 
 @pytest.mark.parametrize(("alike", "odd", "accused"), [
@@ -356,7 +368,7 @@ def test_a_node_whose_buses_are_numbered_anew_is_unlike_in_its_numbering_only():
         ("GPU numbering", "info", True), ("NIC numbering", "info", True),
     ]  # fmt: skip
     assert found[0].others[0].value.startswith("gpu0 0001:19:00.0, ")
-    assert found[0].others[0].value.endswith(" and 2 more")  # six of eight GPUs are listed
+    assert found[0].others[0].value.endswith(" and 4 more")  # four of eight GPUs are listed
 
 
 def test_a_part_given_to_a_container_is_no_missing_gpu():

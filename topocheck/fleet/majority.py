@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from topocheck.fleet.chassis import ENOUGH_NODES, Crowd, crowds
 from topocheck.fleet.record import Fault, Kind, NodeRecord
@@ -21,7 +21,7 @@ _MORE_IS_BETTER = (*COUNTS, "PCIe width", "PCIe speed", "PCIe slot speed", "MTU"
 _DEVICES = ("gpu ", "nic ", "nvswitch ")  # what the place of a device begins with
 _NUMBER = re.compile(r"x?([0-9]+(?:\.[0-9]+)?)\b")
 _MOST_OTHERS = 8  # values of a minority that are told one by one
-_MOST_PARTS = 6
+_MOST_PARTS = 4
 _MOST_PLACES = 4
 Tally = dict[str, dict[str, list[NodeRecord]]]  # field → value → nodes
 
@@ -96,17 +96,18 @@ def _better(field: str, value: str, majority: str) -> bool:
 
 
 def shortened(field: str, majority: str, others: Iterable[str]) -> tuple[str, Callable[[str], str]]:
-    """The majority's value and how to tell another: of a list only the parts that not all have."""
+    """The majority's value and how to tell another: of a list only the parts that are not the majority's."""
     if name_of(field) not in _LISTS:
         return majority, str
-    common = set(majority.split(", ")).intersection(*(value.split(", ") for value in others))
+    usual = majority.split(", ")
+    common = set(usual).intersection(*(value.split(", ") for value in others))
+    return _parts(usual, common), lambda value: _parts(value.split(", "), set(usual))
 
-    def parts(value: str) -> str:
-        differing = [part for part in value.split(", ") if part not in common]
-        more = f" and {len(differing) - _MOST_PARTS} more" if len(differing) > _MOST_PARTS else ""
-        return ", ".join(differing[:_MOST_PARTS]) + more
 
-    return parts(majority), parts
+def _parts(parts: Sequence[str], left_out: Set[str]) -> str:
+    differing = [part for part in parts if part not in left_out]
+    more = f" and {len(differing) - _MOST_PARTS} more" if len(differing) > _MOST_PARTS else ""
+    return ", ".join(differing[:_MOST_PARTS]) + more
 
 
 def _others(field: str, values: Mapping[str, list[NodeRecord]], shown: Callable[[str], str]) -> tuple[Other, ...]:

@@ -191,7 +191,8 @@ def _numbering(gpus: list[Any], nics: list[Any]) -> Pairs:
 
 
 def _numa(document: Mapping[str, Any], gpus: list[Any], nics: list[Any]) -> Pairs:
-    """Nodes with CPUs only: those of a GPU's memory come and go with the driver."""
+    """Nodes with CPUs only: those of a GPU's memory come and go with the driver. Where their number differs, which node
+    a device is on differs with it, and is not compared."""
     nodes = [n for n in document["numa_nodes"] if n["cpus"]]
     if nodes:
         yield "NUMA nodes", str(len(nodes))
@@ -199,7 +200,8 @@ def _numa(document: Mapping[str, Any], gpus: list[Any], nics: list[Any]) -> Pair
             yield "sockets", str(len({n["socket"] for n in nodes}))
     for kind, devices in (("GPUs", gpus), ("NICs", nics)):
         if devices and all(d["bdf"] and d["numa_node"] is not None for d in devices):
-            yield f"NUMA layout{PLACE}{kind}", _runs([d["numa_node"] for d in devices])
+            over = f" over {len(nodes)} nodes" if nodes else ""
+            yield f"NUMA layout{PLACE}{kind}{over}", _runs([d["numa_node"] for d in devices])
 
 
 def _runs(nodes: list[int]) -> str:
