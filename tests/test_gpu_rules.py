@@ -364,3 +364,36 @@ def test_replays_without_a_rate_are_a_note(replace: str, by: str, severities: li
     assert text != listing.text
     checked = changed(tmp_path, "hgx-h100", nodes.Change(listing.file, text=text))
     assert levels(checked, "PCI007") == severities
+
+
+def in_progress(gpus: int) -> nodes.Change:
+    """So many GPUs of hgx-h100 that have not registered with the fabric yet."""
+    text = (nodes.healthy("hgx-h100") / SMI).read_text()
+    state = "<state>Completed</state>\n\t\t\t<status>Success</status>"
+    return nodes.Change(SMI, text=text.replace(state, "<state>In Progress</state>\n\t\t\t<status>N/A</status>", gpus))
+
+
+def test_a_fabric_that_comes_up_after_boot_is_read_again(tmp_path: Path) -> None:
+    booting = changed(tmp_path / "boot", "hgx-h100", in_progress(8))
+    assert levels(booting, "NVL005") == ["warning"] * 8 and booting.report.verdict == "degraded"
+    assert all("read it again" in f.message for f in of(booting, "NVL005"))
+    log = nodes.Change(DMESG, replace=LAST_LINE, by=f"[  601.000000] eth0: link up\n{LAST_LINE}")
+    assert levels(changed(tmp_path / "early", "hgx-h100", in_progress(8), log), "NVL005") == ["warning"] * 8
+    text = (nodes.healthy("hgx-h100") / DMESG).read_text()
+    late = nodes.Change(DMESG, text=f"{text.rstrip()}\n[  601.000000] eth0: link up\n")
+    assert levels(changed(tmp_path / "late", "hgx-h100", in_progress(8), late), "NVL005") == ["error"] * 8
+    assert levels(changed(tmp_path / "two", "hgx-h100", in_progress(2)), "NVL005") == ["error"] * 2
+
+
+def test_a_fabric_manager_that_stopped_before_the_gpus_registered(tmp_path: Path) -> None:
+    (log,) = nodes.edit("dgx-a100", "fabric-manager-of-another-version").changes
+    assert of(changed(tmp_path / "registered", "hgx-h100", log), "NVL005") == []
+    same = nodes.Change(log.file, text=(log.text or "").replace("570.86.15", "580.95.05"))
+    checked = changed(tmp_path / "same", "dgx-a100", same)
+    assert of(checked, "NVL005") == [] and checked.report.fabric_manager == "580.95.05"
+
+
+def test_boards_that_are_no_cluster_are_in_none() -> None:
+    checked = check(str(nodes.healthy("hgx-h100-pairs")))
+    assert {g.gpu.fabric_cluster for g in checked.topology.gpus if g.gpu} == {False}
+    assert of(checked, "NVL005") == []

@@ -121,7 +121,7 @@ def test_a_flood_keeps_its_last_lines_and_what_else_was_said():
 
 
 def test_a_log_with_nothing_in_it_was_still_read_and_one_denied_is_a_gap():
-    assert list(kernel_log.parse("[    1.000000] usb 1-1: new device\n")) == [Host("dmesg")]
+    assert list(kernel_log.parse("[    1.000000] usb 1-1: new device\n")) == [Host("dmesg", least_uptime_s=1.0)]
     facts = list(kernel_log.parse("dmesg: read kernel buffer failed: Operation not permitted\n"))
     assert len(of(Gap, facts)) == 1
 

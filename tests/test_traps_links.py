@@ -171,6 +171,14 @@ def test_trap_18_trained_nvlinks_do_not_make_a_fabric(state: str, status: str, t
     assert loud(checked) == ["NVL005 ('gpu5',)"] and checked.report.verdict == "failed"
 
 
+def test_trap_18_registered_in_no_cluster_is_not_registered(tmp_path: Path) -> None:
+    """A compute tray: Completed and Success, but a cluster UUID of zeros. A board that is no part of a rack has none."""
+    fault = nodes.edit("gb200-tray", "gpu1-in-no-cluster")
+    assert loud(check(str(nodes.apply("gb200-tray", fault, tmp_path)))) == ["NVL005 ('gpu1',)"]
+    board = check(str(nodes.healthy("hgx-h100"))).topology
+    assert {g.gpu.fabric_cluster for g in board.gpus if g.gpu} == {False}
+
+
 def test_trap_23_an_efa_that_is_not_ready_yet_turns_no_job_away(tmp_path: Path) -> None:
     """Just booted: the function is on the bus, its RDMA device is not there. One look; the next one sees it."""
     folder = nodes.apply("p5-vm", nodes.Edit("p5-vm", "trap", "", (), (), nodes.Expect("", "info")), tmp_path)

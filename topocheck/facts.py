@@ -135,6 +135,7 @@ class GpuState:
     vbios: str | None = None
     fabric_state: str | None = None  # "Completed", "In Progress", "Not Started", "N/A"
     fabric_status: str | None = None  # "Success", …
+    fabric_cluster: bool | None = None  # registered in a cluster: its UUID is not all zero
     fabric_health: tuple[tuple[str, str], ...] = ()  # ("Bandwidth", "N/A"), …
     numa_node: int | None = None
     lost: str | None = None  # the text by which the driver calls it lost ("ERR!", "GPU is lost", "Unknown Error")
@@ -243,7 +244,8 @@ class Host:
     product: str | None = None  # DMI vendor and product name
     driver: str | None = None  # "580.95.05"
     open_driver: bool | None = None
-    fabric_manager: str | None = None
+    fabric_manager: str | None = None  # its version, by its own word in a log
+    least_uptime_s: float | None = None  # of the last line of the kernel log: up for as long, or longer
     modules: frozenset[str] | None = None
     driver_error: str | None = None  # NVML cannot start: its own words
     driver_hung: str | None = None  # what was asked of the driver in vain: "nvidia-smi -L: no answer within 19 s"

@@ -176,6 +176,7 @@ class Machine:
     driver_error_line: Evidence | None = None
     driver_hung: str | None = None  # "nvidia-smi -L: no answer within 19 s"
     fabric_manager: str | None = None
+    least_uptime_s: float | None = None
     no_rdma_device: bool = False  # a tool that lists RDMA devices found none
     modules: frozenset[str] | None = None
     numa_balancing: int | None = None

@@ -18,14 +18,14 @@ _DATA_BITS = frozenset({"DLP", "SDES", "TLP", "FCP", "CmpltTO", "RxOF", "MalfTLP
 class Replays(NamedTuple):
     """How many a GPU has counted: in all, or in so many minutes between two readings."""
 
-    count: int
+    total: int
     minutes: float | None
     evidence: tuple[Evidence, ...]
 
     @property
     def flood(self) -> bool:
         """Whether they are too many for the time."""
-        return self.minutes is not None and self.count > A_MINUTE * self.minutes
+        return self.minutes is not None and self.total > A_MINUTE * self.minutes
 
 
 def replays(gpu: Device) -> Replays | None:

@@ -38,6 +38,7 @@ def machine_of(hosts: Iterable[Host], gpus: Iterable[GpuState] = ()) -> Machine:
         driver_error_line=error.line if error else None,
         driver_hung=host.driver_hung,
         fabric_manager=host.fabric_manager,
+        least_uptime_s=host.least_uptime_s,
         no_rdma_device=bool(host.no_rdma_device),
         modules=host.modules,
         numa_balancing=host.numa_balancing,

@@ -40,6 +40,10 @@ _LIMITED = re.compile(
     rf"\(capable of \d[\d.]{{0,9}} Gb/s with {_LINK}\)"
 )
 _UNLIMITED = re.compile(rf"{_BDF}: \d[\d.]{{0,9}} Gb/s available PCIe bandwidth \({_LINK}\)")
+_END_CHARS = 8192  # of a log, where its last lines are
+_FABRIC_MANAGER = re.compile(
+    r"NVIDIA GPU driver interface version (\d{3}(?:\.\d{1,4}){1,2}) do\S{2,6} match with driver"
+)
 _WIDTHS = range(1, 33)  # x255 is what a function without a link says
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?[^)]{0,40}\): (\d{1,4})"
@@ -68,7 +72,8 @@ def sniff(text: str) -> bool:
 
 
 def parse(text: str) -> Iterable[Fact]:
-    """What the last boot in the log says, in the order of its lines; first a bare Host: the log was there to read."""
+    """What the last boot in the log says, in the order of its lines; first a Host that says only that the log was there
+    to read, and when it ends."""
     kept: dict[object, deque[tuple[int, Fact]]] = {}
     starts = {marker: start_of_last(text, marker, MAX_OF_A_KIND) for marker in _READERS}
     for line in lines_with(text, tuple(_READERS), starts):
@@ -81,7 +86,7 @@ def parse(text: str) -> Iterable[Fact]:
         if len(kept) > MAX_SUBJECTS:
             kept.pop(next(iter(kept)))
     if kept or sniff(text):
-        yield Host(INPUT)
+        yield Host(INPUT, least_uptime_s=_last_time_s(text))
     found = sorted((entry for group in kept.values() for entry in group), key=lambda entry: entry[0])
     yield from (fact for _, fact in found)
     for marker in (marker for marker, start in starts.items() if start):
@@ -91,6 +96,12 @@ def parse(text: str) -> Iterable[Fact]:
 def _begins_boot(line: Line) -> bool:
     """The kernel's first line: not the same words out of /proc/version in the middle of a pasted text."""
     return "Linux version " in line.text and (_time_s(line) == 0 or " kernel: " in line.text)
+
+
+def _last_time_s(text: str) -> float | None:
+    """That of the last line that has one."""
+    times = _TIME.findall(text, max(0, len(text) - _END_CHARS))
+    return float(times[-1]) if times else None
 
 
 def _time_s(line: Line) -> float | None:
@@ -153,6 +164,12 @@ def _driver(line: Line) -> Iterator[Fact]:
         yield Host(INPUT, driver=found.driver, open_driver=found.is_open, line=line.evidence(INPUT))
 
 
+def _fabric_manager(line: Line) -> Iterator[Fact]:
+    """In the system's log, not the kernel's: it ends where the loaded driver is of another version."""
+    if match := _FABRIC_MANAGER.search(line.text):
+        yield Host(INPUT, fabric_manager=match[1], line=line.evidence(INPUT))
+
+
 def _hypervisor(line: Line) -> Iterator[Fact]:
     name = line.text.partition("Hypervisor detected:")[2].strip()
     yield Host(INPUT, hypervisor=name or None, virtual=True, line=line.evidence(INPUT))
@@ -187,6 +204,7 @@ _READERS: dict[str, Callable[[Line], Iterator[Fact]]] = {
     "AER: ": _aer,
     "PCIe Bus Error: severity=": _aer,
     "NVRM: loading NVIDIA UNIX": _driver,
+    "NVIDIA GPU driver interface version": _fabric_manager,
     "Hypervisor detected:": _hypervisor,
     "ommand line: ": _command_line,
     "DMI: ": _product,

@@ -104,6 +104,10 @@ def _as_printed(text: str) -> str | None:
     return None if _LOST.fullmatch(text) else text.strip("[]") or None
 
 
+def _not_zero(text: str) -> bool | None:
+    return None if word(text) is None else bool(text.strip("0-"))
+
+
 def _watts(text: str) -> float | None:
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,4})?) ?W", text)
     return float(match[1]) if match else None
@@ -155,6 +159,7 @@ _FIELDS = (
     _Field("bar1_bytes", ("BAR1 Memory Usage", "Total"), ("bar1_memory_usage", "total"), _bytes),
     _Field("fabric_state", ("Fabric", "State"), ("fabric", "state"), _as_printed),
     _Field("fabric_status", ("Fabric", "Status"), ("fabric", "status"), _as_printed),
+    _Field("fabric_cluster", ("Fabric", "ClusterUUID"), ("fabric", "clusterUuid"), _not_zero),
     _Field("recovery_action", ("GPU Reset Status", "Reset Required"), ("gpu_reset_status", "reset_required"),
            _reset_required),
     _Field("recovery_action", ("", "GPU Recovery Action"), ("gpu_recovery_action",), word),

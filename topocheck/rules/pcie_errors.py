@@ -83,7 +83,7 @@ def _replayed(node: Topology) -> Iterator[Finding]:
     for gpu, found in counted.items():
         when = f"in {found.minutes:.0f} minutes" if found.minutes else "at some time since its reset"
         severity: Severity = "warning" if found.flood and not alike else "info"
-        yield _finding(severity, (gpu,), f"{gpu} has counted {found.count} PCIe replays {when}", found.evidence)
+        yield _finding(severity, (gpu,), f"{gpu} has counted {found.total} PCIe replays {when}", found.evidence)
 
 
 def _info(f: PciFunction, subject: str, said: str) -> Finding:
