@@ -7,69 +7,26 @@ import time
 import nodes
 import pytest
 import sisters
-from sisters import device, edited, fleet, link, report, report_of
+from sisters import (
+    device,
+    drop,
+    edited,
+    fleet,
+    lanes,
+    link,
+    nodes_of_subnuma,
+    on,
+    port,
+    renamed,
+    report,
+    report_of,
+    swapped_map,
+    version,
+)
 
 from topocheck.fleet.majority import unlike
 from topocheck.fleet.records import Records
-from topocheck.fleet.report import Other
 from topocheck.fleet.values import HARDWARE, SAID_BY, SOFTWARE, name_of, values
-
-
-def drop(name):
-    """A device and its links and pairs are not there."""
-
-    def edit(document):
-        gone = device(document, name)
-        document["devices"].remove(gone)
-        document["links"] = [x for x in document["links"] if gone["bdf"] not in (x["a"], x["b"])]
-        document["links"] = [x for x in document["links"] if name not in (x["a"], x["b"])]
-        document["pairs"] = [p for p in document["pairs"] if name not in (p["a"], p["b"])]
-        for other in document["devices"]:
-            if other["kind"] == "gpu":
-                other["nearest_nics"] = [n for n in other["nearest_nics"] if n != name]
-
-    return edit
-
-
-def on(name, **fields):
-    return lambda document: device(document, name).update(fields)
-
-
-def port(name, **fields):
-    return lambda document: device(document, name)["ports"][0].update(fields)
-
-
-def lanes(bdf, **fields):
-    return lambda document: link(document, bdf).update(fields)
-
-
-def version(**fields):
-    return lambda document: document["versions"].update(fields)
-
-
-def renamed(a, b, kind):
-    """Two devices have each other's name; their places are as before."""
-
-    def edit(document):
-        first, second = device(document, a), device(document, b)
-        first["id"], second["id"] = b, a
-        if kind == "nic":  # the GPUs beside them have the same cards as before, by other names
-            other = {a: b, b: a}
-            for gpu in (d for d in document["devices"] if d["kind"] == "gpu"):
-                gpu["nearest_nics"] = [other.get(n, n) for n in gpu["nearest_nics"]]
-            for pair in document["pairs"]:
-                pair["b"] = other.get(pair["b"], pair["b"])
-
-    return edit
-
-
-def nodes_of_subnuma(document):
-    """Two NUMA nodes a socket (SNC2): four nodes, GPUs 2 on each."""
-    document["numa_nodes"] = [
-        {"id": i, "cpus": f"{28 * i}-{28 * i + 27}", "socket": i // 2, "memory_gib": 503.0} for i in range(4)
-    ]
-    for place, gpu in enumerate(d for d in document["devices"] if d["kind"] == "gpu"):
-        gpu["numa_node"] = place // 2
 
 
 def all_nics(**fields):
@@ -78,12 +35,6 @@ def all_nics(**fields):
             nic.update(fields)
 
     return edit
-
-
-def swapped_map(document):
-    """gpu2 and gpu3 have each other's NIC beside them."""
-    a, b = device(document, "gpu2"), device(document, "gpu3")
-    a["nearest_nics"], b["nearest_nics"] = b["nearest_nics"], a["nearest_nics"]
 
 
 FIRES = [
@@ -150,12 +101,6 @@ def test_another_number_of_numa_nodes_is_told_once():
     assert (entry.field, entry.others[0].value) == ("NUMA nodes", "4")
 
 
-def test_a_swap_is_told_by_what_is_swapped_whatever_other_nodes_do():
-    found = unlike(fleet((18, report()), edited(renamed("mlx5_2", "mlx5_3", "nic")), edited(other_chassis)))
-    entry = next(e for e in found if e.field == "NIC numbering")
-    assert Other("mlx5_3 0000:4d:00.0, mlx5_2 0000:5e:00.0", ("gpu019",)) in entry.others
-
-
 @pytest.mark.parametrize(("alike", "odd", "accused"), [
     (4, 1, True), (3, 1, False), (5, 1, True), (7, 2, False), (8, 2, True), (2, 1, False), (79, 21, False),
     (80, 20, True),
@@ -188,21 +133,6 @@ def test_healthy_nodes_that_are_alike_are_not_spoken_of(node):
 def test_four_platforms_of_unequal_size_side_by_side_are_healthy():
     mixed = fleet((20, report()), (9, report("dgx-a100")), (6, report("hgx-h100-roce")), (3, report("pcie-box")))
     assert unlike(mixed) == ()
-
-
-def ethernet(document):
-    for nic in (d for d in document["devices"] if d["kind"] == "nic"):
-        nic["ports"][0]["link_layer"] = "ethernet"
-
-
-def test_an_ethernet_cluster_beside_an_infiniband_one_is_no_fault():
-    assert unlike(fleet((90, report()), (10, edited(ethernet)))) == ()
-
-
-def test_one_node_whose_cards_are_all_set_to_ethernet_is_named():
-    entry, = unlike(fleet((9, report()), edited(ethernet)))  # fmt: skip
-    assert entry.field.startswith("link layer of 8 places") and entry.accused
-    assert entry.others[0].hosts == ("gpu010",)
 
 
 HARMLESS = {
@@ -329,46 +259,6 @@ def test_fifty_firmware_releases_are_counted_not_listed():
         assert entry.accused and entry.share == pytest.approx(400 / 450)
         assert len(entry.others) == 8 and entry.others[-1].value == "43 other values"
         assert len({host for other in entry.others for host in other.hosts}) == 50
-
-
-def other_chassis(document):
-    """All devices at other addresses, the NICs in NUMA order unlike ours: another maker's HGX H100."""
-    places = {d["bdf"]: d["bdf"].replace("0000:", "0001:") for d in document["devices"]}
-    for entry in document["devices"]:
-        entry["bdf"] = places[entry["bdf"]]
-    for entry in document["links"]:
-        entry["b"] = places.get(entry["b"], entry["b"])
-
-
-def and_remapped(document):
-    other_chassis(document)
-    swapped_map(document)
-    nodes_of_subnuma(document)
-
-
-def test_another_makers_chassis_of_the_same_platform_is_not_accused_of_being_another():
-    """Fifteen of a hundred with a NIC less, other NUMA nodes and another map, all by design."""
-
-    def other(document):
-        drop("mlx5_5")(document)
-        and_remapped(document)
-
-    assert unlike(fleet((85, report()), (15, edited(other)))) == ()
-
-
-def test_within_a_chassis_of_its_own_the_odd_one_is_still_found():
-    odd = edited(lanes("0001:5e:00.0", width=8), edited(and_remapped))
-    entry, = unlike(fleet((80, report()), (19, edited(and_remapped)), odd))  # fmt: skip
-    assert (entry.field, entry.nodes, entry.others[0].hosts) == ("PCIe width of nic 0001:5e:00.0", 20, ("gpu100",))
-
-
-def test_a_node_whose_buses_are_numbered_anew_is_unlike_in_its_numbering_only():
-    found = unlike(fleet((9, report()), edited(other_chassis)))
-    assert [(e.field, e.severity, e.accused) for e in found] == [
-        ("GPU numbering", "info", True), ("NIC numbering", "info", True),
-    ]  # fmt: skip
-    assert found[0].others[0].value.startswith("gpu0 0001:19:00.0, ")
-    assert found[0].others[0].value.endswith(" and 4 more")  # four of eight GPUs are listed
 
 
 def test_a_part_given_to_a_container_is_no_missing_gpu():
