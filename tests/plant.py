@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from topocheck.fleet.fabric import HostCable, Listing
+from topocheck.fleet.rails import rails
 from topocheck.fleet.record import Kind, NodeRecord, RailPort
 
 H100 = "HGX H100"
@@ -119,3 +120,51 @@ def spread(hosts=12, rails=8, leaves=8):
             for r in range(rails)
         }
     )
+
+
+RAILED = {
+    "two tiers": railed,
+    "three tiers": three_tier,
+    "dual plane": dual_plane,
+    "NICs in two planes": two_planes,
+    "two rails a leaf": lambda: railed(per_leaf=2),
+    "four rails": lambda: railed(8, 4),
+}
+PLAIN = {
+    "fat tree": (fat_tree, "share one leaf"),
+    "single switch": (lambda: fat_tree(12, 8, 100), "one switch"),
+    "spread without order": (spread, "no leaf is one rail's"),
+    "spread over four": (lambda: spread(9, 8, 4), "no leaf is one rail's"),
+    "spread over two": (lambda: spread(9, 2, 2), "no leaf is one rail's"),
+    "one NIC a node": (lambda: railed(8, 1), "one compute NIC"),
+    "two nodes": (lambda: railed(2), "fewer than 3 nodes"),
+}
+EVIDENCE = {
+    "reports": lambda p: (p.records(), []),
+    "listing": lambda p: ([], [p.listing()]),
+    "listing and reports": lambda p: (p.records(seen=False), [p.listing()]),
+    "listing without GUIDs": lambda p: ([], [p.listing("iblinkinfo", guids=False)]),
+    "LLDP": lambda p: (p.records("lldp", "ethernet"), []),
+}
+
+
+def seen(cluster, evidence="reports", patterns=()):
+    return rails(*EVIDENCE[evidence](cluster), patterns)
+
+
+def ends(fault):
+    """(host, NIC, port) → the leaf reached and the leaf expected."""
+    return {(e.host, e.nic, e.port): (e.leaf, e.expected_leaf) for e in fault.ends}
+
+
+def wanted(cluster, good, *keys):
+    return {
+        (host, cluster.nic(host, rail), port): (cluster.leaf[host, rail, port], good.leaf[host, rail, port])
+        for host, rail, port in keys
+    }
+
+
+def only_fault(answer):
+    assert answer.why_none is None
+    assert len(answer.faults) == 1, [f.message for f in answer.faults]
+    return answer.faults[0]
