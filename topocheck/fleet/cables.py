@@ -6,13 +6,12 @@ host is none of a compute node, and a CA whose description names no host is comp
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from topocheck.fleet.fabric import HostCable, Listing
-from topocheck.fleet.peers import LEAST, Peers, compared, fix, most
+from topocheck.fleet.fabric import HostCable, Listing, short_name
+from topocheck.fleet.peers import LEAST, Peers, compared, family, fix, most
 from topocheck.fleet.record import NodeRecord, RailPort
 from topocheck.fleet.report import RailEnd, RailFault, Rails
 from topocheck.fleet.tiers import Tree, bisection_gbit_per_s, leaves, tree
@@ -47,7 +46,7 @@ class _Reports:
     """What the nodes' own reports say of their ports."""
 
     def __init__(self, nodes: Iterable[NodeRecord]) -> None:
-        self._nodes = {n.host.partition(".")[0]: n for n in nodes}
+        self._nodes = {short_name(n.host): n for n in nodes}
         self._ports = {p.guid: (n, p) for n in self._nodes.values() for p in n.ports if p.guid}
 
     def named(self, cable: HostCable) -> HostCable:
@@ -59,7 +58,7 @@ class _Reports:
 
     def port(self, host: str, key: Key) -> RailPort | None:
         """The port of a host, as its report has it."""
-        node = self._nodes.get(host.partition(".")[0])
+        node = self._nodes.get(short_name(host))
         return next((p for p in node.ports if (p.nic, p.port) == key), None) if node else None
 
 
@@ -79,17 +78,13 @@ def _sisters(hosts: dict[str, Ports]) -> list[dict[str, Ports]]:
     """Hosts by kind."""
     shapes: dict[str, Counter[frozenset[Key]]] = {}
     for host, ports in hosts.items():
-        shapes.setdefault(_stem(host), Counter())[frozenset(ports)] += 1
-    full = {(stem, shape): _full(shape, counts) for stem, counts in shapes.items() for shape in counts}
+        shapes.setdefault(family(host), Counter())[frozenset(ports)] += 1
+    full = {(name, shape): _full(shape, counts) for name, counts in shapes.items() for shape in counts}
     groups: dict[tuple[str, frozenset[Key]], dict[str, Ports]] = {}
     for host, ports in hosts.items():
-        stem = _stem(host)
-        groups.setdefault((stem, full[stem, frozenset(ports)]), {})[host] = ports
+        name = family(host)
+        groups.setdefault((name, full[name, frozenset(ports)]), {})[host] = ports
     return list(groups.values())
-
-
-def _stem(host: str) -> str:
-    return re.sub(r"\d+", "#", host)
 
 
 def _full(shape: frozenset[Key], counts: Counter[frozenset[Key]]) -> frozenset[Key]:

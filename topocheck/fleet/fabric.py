@@ -207,6 +207,11 @@ def _aggregates(ca: End) -> bool:
     return "Aggregation Node" in ca.name
 
 
+def short_name(host: str) -> str:
+    """A host without its domain; an address is whole."""
+    return host if re.fullmatch(r"[\d.]+", host) else host.partition(".")[0]
+
+
 _DESCRIPTION = re.compile(r"([A-Za-z0-9][\w.-]{0,254})\s+([A-Za-z][\w-]{0,62}\d\w{0,62})")
 _FACTORY = re.compile(r"MT\d{4,6}|localhost|none", re.IGNORECASE)
 
@@ -221,5 +226,5 @@ def _host_and_device(description: str) -> tuple[str | None, str | None]:
     if not match:
         return None, None
     host, device = match.groups()
-    short = host if re.fullmatch(r"[\d.]+", host) else host.partition(".")[0]
+    short = short_name(host)
     return (None if _FACTORY.fullmatch(short) else intern(short)), intern(device)

@@ -1,9 +1,12 @@
-"""Cables in the same role, which should be equal: whether one is slower than most of them, and how that is said."""
+"""What is compared with what: hosts of one family, and cables in the same role, whether one is slower than most of
+them, and how that is said."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 
 from topocheck.fleet.fabric import HostCable, Trunk
 
@@ -13,6 +16,16 @@ LEAST = 4  # fewer tell nothing of what is usual
 def most(part: int, whole: int) -> bool:
     """Whether it is three quarters or more of at least four."""
     return whole >= LEAST and 4 * part >= 3 * whole
+
+
+@lru_cache(maxsize=4096)
+def family(host: str) -> str:
+    """What names of hosts have in common that differ in numbers only.
+
+    >>> family("rk08-su04-t17")
+    'rk#-su#-t#'
+    """
+    return re.sub(r"\d+", "#", host)
 
 
 class Peers:

@@ -1,16 +1,16 @@
 """Cables between switches that are not as others in the same place: slower or narrower (NET002), or not there (NET001).
 
-A switch of an older generation is slow on all its ports, a storage leaf has fewer uplinks to every spine: neither is
-a fault.
+A switch of an older generation is slow on all its ports, a leaf of storage hosts has as many uplinks as it needs:
+neither is a fault.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from topocheck.fleet.fabric import Trunk
-from topocheck.fleet.peers import LEAST, Peers, compared, fix, most
+from topocheck.fleet.peers import LEAST, Peers, compared, family, fix, most
 from topocheck.fleet.report import RailFault
 from topocheck.fleet.tiers import Tree, other_end, port_at
 
@@ -56,13 +56,21 @@ def _tiers(trunk: Trunk, found: Tree) -> Tiers:
 
 
 def _blocks(found: Tree) -> list[list[str]]:
-    """Leaves that have spines in common."""
-    spines_of = {leaf: _spines(leaf, found) for leaf in found.leaves()}
+    """Leaves of one family of hosts that have spines in common."""
+    of_family: dict[str, list[str]] = {}
+    for leaf in found.leaves():
+        families = Counter(family(c.host) for c in found.cables[leaf] if c.host)
+        of_family.setdefault(max(families, key=families.__getitem__, default=""), []).append(leaf)
+    return [block for leaves in of_family.values() for block in _connected(leaves, found) if len(block) >= LEAST]
+
+
+def _connected(leaves: Iterable[str], found: Tree) -> Iterator[list[str]]:
+    spines_of = {leaf: _spines(leaf, found) for leaf in leaves}
     leaves_on: dict[str, list[str]] = {}
     for leaf, spines in spines_of.items():
         for spine in spines:
             leaves_on.setdefault(spine, []).append(leaf)
-    blocks, seen = [], set[str]()
+    seen: set[str] = set()
     for leaf in spines_of:
         block, ahead = [], [leaf]
         while ahead:
@@ -70,8 +78,7 @@ def _blocks(found: Tree) -> list[list[str]]:
                 seen.add(one)
                 block.append(one)
                 ahead += [other for spine in spines_of[one] for other in leaves_on.pop(spine, ())]
-        blocks.append(block)
-    return [block for block in blocks if len(block) >= LEAST]
+        yield block
 
 
 def _spines(leaf: str, found: Tree) -> Counter[str]:
@@ -81,7 +88,7 @@ def _spines(leaf: str, found: Tree) -> Counter[str]:
 
 
 class _Missing:
-    """Leaves with fewer uplinks than most of their block, where they lack to a few spines what they have to others."""
+    """Leaves with fewer uplinks than most of their block have, by half at most: by which spines they lack them."""
 
     def __init__(self, leaves: Sequence[str], found: Tree) -> None:
         self.leaves, self.found = leaves, found
@@ -105,7 +112,7 @@ class _Missing:
         if most(having, len(self.leaves)):
             for leaf, counts in self.counts.items():
                 lacking = {s: n - counts[s] for s, (n, _) in self.usual.items() if counts[s] < n}
-                told = sum(lacking.values()) == total - counts.total() and 2 * len(lacking) <= len(self.usual)
+                told = sum(lacking.values()) == total - counts.total() <= total / 2
                 for spine in lacking if told else ():
                     if {leaf, spine} <= self.found.whole and most(self.usual[spine][1], len(self.leaves)):
                         yield self._fault(leaf, spine, counts)
