@@ -85,6 +85,13 @@ def test_the_grid_has_a_row_for_each_that_is_not_well_and_one_for_all_others():
     assert rows["gpu003"].cells[3].about == "mlx5_3 (0000:5e:00.0), mlx5_4 (0000:5e:00.0)"
 
 
+def test_a_mark_names_its_devices_but_a_note_does_not():
+    note = NOTE._replace(device="gpu0", bdf="0000:19:00.0")
+    text = page.render(replace(FAULTY, groups=(*FAULTY.groups, note)))
+    row = '<th scope="row">gpu017</th><td class="failed">failed</td><td class="info">i<td class="error" title="'
+    assert f'{row}mlx5_3 (0000:5e:00.0)">x<td>' in text
+
+
 def test_alike_nodes_with_other_notes_have_their_own_row():
     states = {host: {"NUM003": "info"} for host in ALL[:28]}
     rows = grid(replace(HEALTHY, groups=(NOTE,), states=states)).rows
