@@ -15,7 +15,6 @@ from topocheck.fleet.rail_nodes import COMMON, Cable, RailNode
 from topocheck.names import NameSet
 
 Key = tuple[int, int]  # rail, port of its NIC
-_FEW_LEAVES = 2  # with so few an order is soon met by chance
 _SEEDS = 64  # pods in which one leaf is looked for; a leaf that more of them have tells nothing
 
 
@@ -69,9 +68,12 @@ class Pod:
         """Whether what a rail's port should reach is certain enough to call another leaf an error."""
         if self.allowed:
             return True
-        common, sure = self.common[key], len(self.leaves) > _FEW_LEAVES
-        enough = sure or (len(self.nodes) >= 5 and 5 * self.whole >= 4 * len(self.nodes))
-        return enough and common.agree >= COMMON and 3 * common.agree >= 2 * common.total
+        common, nodes = self.common[key], len(self.nodes)
+        if self._soon_by_chance:
+            return nodes >= 10 and 10 * self.whole >= 9 * nodes
+        return (
+            (len(self.leaves) > COMMON or nodes > 4) and common.agree >= COMMON and 3 * common.agree >= 2 * common.total
+        )
 
     @property
     def orderly(self) -> bool:
@@ -80,11 +82,18 @@ class Pod:
         agree, total = sum(c.agree for c in self.common.values()), sum(c.total for c in self.common.values())
         if nodes < COMMON or leaves < 2 or 2 * len(self.common) <= len(self.counts) or 3 * self.strangers > total:
             return False
+        if self._soon_by_chance:
+            return nodes > 4 and 5 * self.whole >= 4 * nodes
         return (
             (4 * self.whole >= 3 * nodes and nodes > COMMON)
             or (3 * self.whole >= 2 * nodes and leaves > COMMON)
-            or (5 * agree >= 4 * total and leaves > _FEW_LEAVES)
+            or (5 * agree >= 4 * total and leaves > 2)
         )
+
+    @property
+    def _soon_by_chance(self) -> bool:
+        """Two cables to two leaves: every other node has the same order, however it was cabled."""
+        return len(self.leaves) == 2 and len(self.counts) < 4
 
 
 class Stray(NamedTuple):
