@@ -130,11 +130,9 @@ class Fleet:
         rows: dict[str, list[str]] = {}
         for number, (host, (family, place)) in enumerate(self.hosts.items()):
             if family.leaves == "ibnetdiscover":
-                ports = template(family, None).nics
                 where = leaves(family, place, host in self.crossed)
-                for nic, (switch, port) in zip(ports, where, strict=False):
-                    guid = _guid(number, ports.index(nic)).replace(":", "")
-                    lid = _lid(number, ports.index(nic))
+                for (index, nic), (switch, port) in zip(template(family, None).rails, where, strict=True):
+                    guid, lid = _guid(number, index).replace(":", ""), _lid(number, index)
                     row = f'[{port}]\t"H-{guid}"[1]({guid}) \t\t# "{host} {nic}" lid {lid} 4xNDR\n'
                     rows.setdefault(switch, []).append(row)
         return "".join(_switch(number, name, rows[name]) for number, name in enumerate(rows)) + _spines(list(rows))
@@ -181,10 +179,11 @@ def faults_of(family: Family) -> dict[str, Injected]:
 
 
 class Template:
-    """One report with holes where nodes differ."""
+    """One report with holes where nodes differ. `rails`: of each rail's port its place among all ports, and its NIC."""
 
     def __init__(self, document: Document) -> None:
-        self.nics = [device["id"] for device in document["devices"] if device.get("rail") is not None]
+        of_ports = [device for device in document["devices"] for _ in device.get("ports", ())]
+        self.rails = [(i, device["id"]) for i, device in enumerate(of_ports) if device["rail"] is not None]
         ports = [port for device in document["devices"] for port in device.get("ports", ())]
         document |= {key: f"<<{key}>>" for key in ("host", "time", "boot_id")}
         for number, port in enumerate(ports):
