@@ -285,8 +285,8 @@ def test_a_port_that_no_subnet_manager_has_reached_shows_that(tmp_path: Path) ->
     initialising = nodes.Change(
         "ibstat",
         at="^CA 'mlx5_2'",
-        replace="State: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tBase lid: 103\n\t\tLMC: 0\n\t\tSM lid: 1",
-        by="State: Initializing\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tBase lid: 0\n\t\tLMC: 0\n\t\tSM lid: 0",
+        replace="Active\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tBase lid: 103\n\t\tLMC: 0\n\t\tSM lid: 1",
+        by="Initializing\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tBase lid: 0\n\t\tLMC: 0\n\t\tSM lid: 0",
     )
     (finding,) = of(changed(tmp_path, IB, initialising, drop=OTHER_STATES), "NET001")
     assert "no subnet manager" in finding.message
@@ -315,3 +315,20 @@ def test_all_nics_farther_than_the_platform_has_them(tmp_path: Path) -> None:
     (finding,) = of(changed(tmp_path, "dgx-a100", far, drop=("lspci*",)), "AFF002")
     assert (finding.severity, finding.expected_from) == ("info", "platform")
     assert "nearer than NODE (DGX A100 has them at PXB)" in finding.message
+
+
+def test_rails_in_even_steps_smaller_than_a_24_have_each_their_own(tmp_path: Path) -> None:
+    """Four /25 that begin in the middle of a /24: two of them have its number, and nothing is wrong."""
+
+    def stepped(text: str) -> str:
+        def address(rail: int) -> tuple[int, int]:
+            return 1 + (rail + 1) // 2, 17 + 128 * ((rail + 1) % 2)
+
+        lines = [line for line in text.splitlines(keepends=True) if not re.match(r"mlx5_[6-9] .*10\.20\.", line)]
+        text = re.sub(r"10\.20\.(\d)\.17", lambda m: "10.20.{}.{}".format(*address(int(m[1]) - 1)), "".join(lines))
+        return re.sub(r"0a14:0(\d)11", lambda m: "0a14:{:02x}{:02x}".format(*address(int(m[1]) - 1)), text)
+
+    checked = changed(tmp_path, ROCE, edited(ROCE, "show_gids", stepped), drop=("ibv_devinfo_-v",))
+    seen = [g.ipv4 for n in checked.topology.compute_nics for p in n.ports for g in p.gids if g.ipv4]
+    assert sorted(set(seen)) == ["10.20.1.145", "10.20.2.145", "10.20.2.17", "10.20.3.17"]
+    assert levels(checked, "RAIL004") == []

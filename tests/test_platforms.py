@@ -189,6 +189,37 @@ def test_a_platform_that_needs_a_topology_file_without_one(tmp_path: Path) -> No
     assert said(azure(tmp_path / "d")) == [], "no environment in the input: it could not show the file"
 
 
+def topology(path: str, *addresses: str) -> nodes.Change:
+    """A topology file as providers make them: a GPU and a NIC below a switch each."""
+    switch = """<pci busid="ffff:ff:{0:02x}.0" class="0x060400" link_speed="32 GT/s" link_width="16">
+<pci busid="{1}" class="0x030200" link_speed="32 GT/s" link_width="16"/>
+<pci busid="0101:00:{0:02x}.0" class="0x020700" link_speed="32 GT/s" link_width="16"/></pci>"""
+    below = "\n".join(switch.format(i, address) for i, address in enumerate(addresses))
+    cpu = '<cpu numaid="0" affinity="0000ffff" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="49">'
+    return nodes.Change(path, text=f'<system version="1">\n{cpu}\n{below}\n</cpu>\n</system>\n')
+
+
+def test_a_topology_file_of_another_machine(tmp_path: Path) -> None:
+    file = "var/run/nvidia-topologyd/virtualTopology.xml"
+    ours = [gpu.bdf or "" for gpu in check(str(nodes.healthy("hgx-h100"))).topology.gpus]
+    theirs = [*ours[:6], "0009:00:00.0", "000a:00:00.0"]
+    elsewhere = nodes.Change("environ.json", text='{"NCCL_TOPO_FILE": "/opt/ndv5-topo.xml"}\n')
+    conf = nodes.Change("etc/nccl.conf", text=f"NCCL_TOPO_FILE=/{file}\n")
+
+    def said(folder: str, *changes: nodes.Change) -> list[tuple[str, tuple[str, ...]]]:
+        found = azure(tmp_path / folder, *changes).report.findings
+        return [(f.severity, f.subjects) for f in found if f.rule == "VIRT001"]
+
+    assert said("ours", topology(file, *ours)) == []
+    assert said("theirs", topology(file, *theirs)) == [("warning", ("gpu6", "gpu7"))]
+    assert said("conf", topology(file, *theirs), conf) == [("warning", ("gpu6", "gpu7"))]
+    assert said("set aside", topology(file, *theirs), elsewhere) == [], "NCCL takes the other file"
+    assert said("no GPU in it", nodes.Change(file, text='<system version="1"></system>\n')) == []
+    metal = nodes.Change("proc/cpuinfo", text="processor\t: 0\nflags\t\t: fpu vme de\n")
+    bare = changed(tmp_path / "metal", "hgx-h100", topology(file, *theirs), metal)
+    assert [f for f in bare.report.findings if f.rule == "VIRT001"] == []
+
+
 def test_what_a_platform_caps_by_design_is_not_said(tmp_path: Path) -> None:
     fault = nodes.edit("hgx-h100", "mlx5_2-slot-gen4")
     node = check(str(nodes.apply("hgx-h100", fault, tmp_path))).topology

@@ -256,6 +256,7 @@ class Host:
     nccl_environ: tuple[tuple[str, str], ...] | None = None  # NCCL_* of the environment or of nccl.conf
     allowed_cpus: str | None = None  # of this process, in the kernel's form
     topology_file: str | None = None  # NCCL's, of the machine
+    topology_gpus: frozenset[str] | None = None  # the addresses that file gives to GPUs
     asset_tag: str | None = None  # DMI chassis: clouds name themselves there
     line: Evidence | None = None
 

@@ -184,6 +184,7 @@ class Machine:
     lines: Lines = field(default_factory=dict)  # by the field's name here: the first input that states it
     platform: str | None = None
     topology_file: str | None = None  # what gives NCCL the machine's topology
+    topology_gpus: frozenset[str] | None = None  # the addresses it gives to GPUs; None where it was not read
     asset_tag: str | None = None
     open_driver: bool | None = None
     peermem: bool | None = None

@@ -48,6 +48,7 @@ def machine_of(hosts: Iterable[Host], gpus: Iterable[GpuState] = ()) -> Machine:
         allowed_cpus=host.allowed_cpus,
         nccl_environ=_environ(known),
         topology_file=host.topology_file,
+        topology_gpus=host.topology_gpus,
         asset_tag=host.asset_tag,
         lines=_lines(known),
     )

@@ -7,10 +7,10 @@ Usual cause: nv-fabricmanager not running or of another version than the driver,
 
 Repair: start nv-fabricmanager of the driver's version and look into its log; reset the board if registration failed.
 
-Silent when: N/A, as PCIe and NVL cards, boards of four and A100 print it; no GPU is in a cluster. "In Progress" is a warning while nothing says
-that the machine has been up for ten minutes: its log is not as long, and most equals are no further. Whether
-nv-fabricmanager runs no input shows; a log that it stopped for the driver's version is a warning, while no GPU has
-registered.
+Silent when: N/A, as PCIe and NVL cards, boards of four and A100 print it; no GPU is in a cluster. "In Progress" is a
+warning while nothing says that the machine has been up for ten minutes: its log is not as long, and most equals are no
+further. Whether nv-fabricmanager runs no input shows; a log that it stopped for the driver's version is a warning,
+while no GPU has registered.
 """
 
 from __future__ import annotations

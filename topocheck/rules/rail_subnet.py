@@ -8,12 +8,15 @@ Usual cause: an address typed twice in a cabling plan, an interface configured a
 
 Repair: give the interface the address of its own rail's subnet.
 
-Silent when: all rails share one subnet or have point-to-point addresses (info: ARP settings then matter); InfiniBand.
+Silent when: all rails share one subnet or have point-to-point addresses (info: ARP settings then matter); their
+addresses are evenly spaced, as in subnets smaller than a /24; InfiniBand. No input gives the prefix: a /24 is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import IPv4Address
+from itertools import pairwise
 from typing import NamedTuple
 
 from topocheck.cabling import no_rails
@@ -27,7 +30,7 @@ NAME = "rail-subnet"
 
 
 class RailAddress(NamedTuple):
-    """The IPv4 address of a RoCE rail's port. No input gives the prefix length: /24 is compared, and said so."""
+    """The IPv4 address of a RoCE rail's port. No input gives the prefix length: /24 is taken, and said so."""
 
     nic: Device
     port: RdmaPort
@@ -57,9 +60,17 @@ def check(node: Topology) -> Iterator[Answer]:
     alone = [subnet for subnet, members in by_subnet.items() if len(members) == 1]
     if len(by_subnet) == 1:
         yield _all_in_one(rails)
+    elif _evenly_spaced(rails):
+        return
     for members in by_subnet.values():
         if len(members) == 2 and len(alone) >= 2 and len(by_subnet) == len(rails) - 1:
             yield _finding(members, len(alone))
+
+
+def _evenly_spaced(rails: list[RailAddress]) -> bool:
+    """Whether the addresses count the rails in equal steps: subnets smaller than a /24, of which two fall into one."""
+    numbers = sorted(int(IPv4Address(rail.address)) for rail in rails)
+    return len({b - a for a, b in pairwise(numbers)}) == 1
 
 
 def _first_ipv4(port: RdmaPort) -> list[Gid]:
@@ -76,7 +87,7 @@ def _finding(members: list[RailAddress], alone: int) -> Finding:
         severity="warning",
         confidence="medium",
         subjects=(one.nic.id, two.nic.id),
-        message=f"{one.nic.id} ({one.address}) and {two.nic.id} ({two.address}) share {one.subnet}, "
+        message=f"{one.nic.id} ({one.address}) and {two.nic.id} ({two.address}) share {one.subnet} (/24 assumed), "
         f"the other {alone} rails have each their own",
         repair="Give the interface an address of its own rail's subnet",
         evidence=tuple(line for m in members if (line := m.port.lines.get("gids"))),
@@ -92,7 +103,7 @@ def _all_in_one(rails: list[RailAddress]) -> Finding:
         name=NAME,
         severity="info",
         subjects=tuple(r.nic.id for r in rails),
-        message=f"all {len(rails)} RoCE rails have addresses of {rails[0].subnet}: "
+        message=f"all {len(rails)} RoCE rails have addresses of {rails[0].subnet} (/24 assumed): "
         f"with one subnet arp_ignore, arp_announce and a route for each interface are needed",
         repair="None if these settings are made, or if each is a /31 of its own",
         evidence=(line,) if line else (),
