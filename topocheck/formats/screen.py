@@ -54,6 +54,7 @@ class Screen:
         lines = list(self._text(body).wrap(self._console, room, overflow="fold"))
         if most is not None and len(lines) > most:
             rest = lines[most - 1].copy()
+            rest.rstrip()
             rest.append(" ").append_text(lines[most])
             lines = [*lines[: most - 1], self._cut(rest, room, always=True)]
         for line in lines:
