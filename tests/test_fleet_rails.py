@@ -1,7 +1,7 @@
 """Rails across nodes: each fault named once with both ends, in every topology that has rails; silent in all others."""
 
 import pytest
-from plant import EVIDENCE, PLAIN, RAILED, dual_plane, ends, fat_tree, only_fault, railed, seen, wanted
+from plant import EVIDENCE, PLAIN, RAILED, dual_plane, ends, fat_tree, only_fault, railed, seen, three_tier, wanted
 
 from topocheck.fleet.rails import rails
 
@@ -155,7 +155,7 @@ class TestOrders:
     def test_all_rails_shifted_by_one_are_one_finding(self):
         fault = only_fault(seen(self.shifted(1)))
         assert (fault.rule, fault.severity, len(fault.ends)) == ("RAIL001", "error", 8)
-        assert "8 of its 8 rails are in another order" in fault.message
+        assert "8 of its 8 cables are in another order" in fault.message
 
     def test_other_pci_addresses_may_be_the_reason(self):
         cluster = self.shifted(1)
@@ -197,6 +197,22 @@ class TestFaultsOfManyNodes:
             cluster.leaf[host, 3, 1] = "leaf-a5"
         fault = only_fault(seen(cluster))
         assert (fault.severity, fault.ends) == ("warning", ())
+
+    def test_pods_that_share_most_leaves_are_one_finding(self):
+        cluster = railed(16)
+        for host in cluster.hosts[8:]:
+            cluster.leaf |= {(host, rail, 1): f"leaf-b{rail + 1}" for rail in (5, 6, 7)}
+        fault = only_fault(seen(cluster))
+        assert (fault.severity, fault.ends) == ("warning", ())
+        assert fault.message == (
+            "rail 5 and rail 6 and rail 7 are each split over two leaves: "
+            "rail 5 over leaf-a6 with 8 nodes and leaf-b6 with 8 nodes"
+        )
+
+    def test_a_node_between_two_pods_shows_but_does_not_prove(self):
+        cluster = three_tier()
+        cluster.leaf |= {("gpu001", rail, 1): f"leaf-b{rail + 1}" for rail in range(4)}
+        assert only_fault(seen(cluster)).severity == "warning"
 
     def test_rails_exchanged_on_half_of_the_nodes(self):
         cluster = railed()

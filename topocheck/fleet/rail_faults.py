@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from topocheck.fleet.cycles import cycles
 from topocheck.fleet.pods import Key, Pod, Stray, strays
 from topocheck.fleet.rail_nodes import RailNode
-from topocheck.fleet.rail_words import SUBNETS, Words, crossed, halves, misplaced, reordered
+from topocheck.fleet.rail_words import SUBNETS, Words, against_policy, crossed, misplaced, reordered, split
 from topocheck.fleet.report import RailFault
 
 _MANY = 4  # cables of one node in another order, or nodes with the same cable elsewhere: no slip of the hand
@@ -25,6 +25,7 @@ def faults(pods: Iterable[Pod], words: Words) -> Iterator[RailFault]:
     pods = list(pods)
     left: list[Stray] = []
     nodes: dict[str, RailNode] = {}
+    of_rails = {c.at for pod in pods for c in pod.common.values()}
     for pod in pods:
         rest: list[Stray] = []
         usual = _usual_order(pod)
@@ -34,12 +35,12 @@ def faults(pods: Iterable[Pod], words: Words) -> Iterator[RailFault]:
                 found, remaining = _of_node(words, pod, node, wrong, usual)
                 yield from found
                 rest += remaining
-        plans, remaining = _halves(words, pod, rest)
+        plans, remaining = _plans(words, pod, rest, of_rails)
         yield from plans
         left += remaining
     rounds, left = cycles(left)
     yield from (crossed(words, exchanged) for exchanged in rounds)
-    yield from _misplaced(words, pods, left, nodes)
+    yield from _misplaced(words, left, of_rails, nodes)
 
 
 def _usual_order(pod: Pod) -> tuple[str, ...] | None:
@@ -60,7 +61,7 @@ def _of_node(
         return [reordered(words, wrong, how, remark, error=not remark)], []
     exchanged, rest = cycles(wrong)
     if not rest and len(wrong) >= _MANY and 4 * len(wrong) >= 3 * len(node.cables):
-        how = f"{len(wrong)} of its {len(node.cables)} rails are in another order"
+        how = f"{len(wrong)} of its {len(node.cables)} {words.what} are in another order"
         return [reordered(words, wrong, how, remark, error=not remark)], []
     return [crossed(words, pair, remark, error=not remark) for pair in exchanged], rest
 
@@ -72,40 +73,46 @@ def _mirrored(pod: Pod, node: RailNode) -> bool:
     return all(key in pod.counts and pod.expected(key) == at for key, at in pairs)
 
 
-def _halves(words: Words, pod: Pod, left: list[Stray]) -> tuple[list[RailFault], list[Stray]]:
-    """Rails that a good part of the nodes has elsewhere, those that share two leaves in one finding."""
+def _plans(words: Words, pod: Pod, left: list[Stray], others: set[str]) -> tuple[list[RailFault], list[Stray]]:
+    """Rails that a good part of the nodes has elsewhere: a plan, not a slip; and the cables that are left."""
     groups: dict[tuple[Key, str], list[Stray]] = {}
     for stray in left:
         groups.setdefault((stray.cable.key, stray.cable.at), []).append(stray)
     planned = {place: g for place, g in groups.items() if _is_plan(pod, place[0], len(g))}
-    found = [halves(words, pod, keys, ()) for keys in _parted(pod)]
-    found += [halves(words, pod, [key], g) for (key, _), g in planned.items()]
-    return found, [s for place, g in groups.items() if place not in planned for s in g]
-
-
-def _parted(pod: Pod) -> list[list[Key]]:
-    """The rails of which no leaf has the majority but two have almost all nodes; those of the same two together."""
-    found: dict[frozenset[str], list[Key]] = {}
-    for key, counts in sorted(pod.counts.items()):
-        two = pod.most(key)[:2]
-        most = sum(count for _, count in two)
-        if not pod.allowed and key not in pod.common and two[-1][1] > 1 and 10 * most >= 9 * counts.total():
-            found.setdefault(frozenset(at for at, _ in two), []).append(key)
-    return list(found.values())
+    rest = [stray for place, g in groups.items() if place not in planned for stray in g]
+    if pod.allowed:
+        return [against_policy(words, g) for g in planned.values()], rest
+    parts: dict[frozenset[str], list[Key]] = {}
+    for (key, at), g in planned.items():
+        if words is not SUBNETS or at in others:
+            parts.setdefault(frozenset(s.cable.host for s in g), []).append(key)
+    for key in _halved(pod):
+        if words is not SUBNETS:
+            reached = [(c.at, n.host) for n in pod.nodes for c in n.cables if c.key == key]
+            parts.setdefault(frozenset(host for at, host in reached if at == reached[0][0]), []).append(key)
+    return [split(words, pod, keys) for keys in parts.values()], rest
 
 
 def _is_plan(pod: Pod, key: Key, count: int) -> bool:
     return count >= _MANY or (count > 1 and 3 * count > pod.counts[key].total())
 
 
-def _misplaced(words: Words, pods: list[Pod], left: list[Stray], nodes: dict[str, RailNode]) -> Iterator[RailFault]:
+def _halved(pod: Pod) -> Iterator[Key]:
+    """The rails of which no leaf has the majority but two have almost all nodes."""
+    for key in sorted(pod.counts.keys() - pod.common.keys()):
+        two = [count for _, count in pod.most(key)[:2]]
+        if two[-1] > 1 and 10 * sum(two) >= 9 * pod.counts[key].total():
+            yield key
+
+
+def _misplaced(words: Words, left: list[Stray], of_rails: set[str], nodes: dict[str, RailNode]) -> Iterator[RailFault]:
     """One finding a node; a subnet that is no other rail's proves nothing, since only its /24 is known."""
-    of_others = {c.at for pod in pods for c in pod.common.values()}
     by_host: dict[str, list[Stray]] = {}
     for stray in left:
-        if words is not SUBNETS or stray.cable.at in of_others:
+        if words is not SUBNETS or stray.cable.at in of_rails:
             by_host.setdefault(stray.cable.host, []).append(stray)
     for host, wrong in by_host.items():
         reached = {s.cable.at for s in wrong}
         beside = [c.nic for c in nodes[host].cables if c.at in reached and not wrong[0].pod.wrong(c)]
-        yield misplaced(words, wrong, beside)
+        # Half of its cables here and half there: which half is right?
+        yield misplaced(words, wrong, beside, error=2 * len(wrong) != len(nodes[host].cables))

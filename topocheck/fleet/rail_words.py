@@ -16,16 +16,17 @@ class Words(NamedTuple):
     wrong: str
     reaches: str
     what: str
+    places: str
     exchange: str
     move: str
 
 
 LEAVES = Words(
-    "RAIL001", "RAIL002", "reaches", "cables", "Exchange the {} cables",
+    "RAIL001", "RAIL002", "reaches", "cables", "leaves", "Exchange the {} cables",
     "Move the cable to a port of the rail's own leaf",
 )  # fmt: skip
 SUBNETS = Words(
-    "RAIL004", "RAIL004", "is in", "addresses", "Exchange the addresses of these {} interfaces",
+    "RAIL004", "RAIL004", "is in", "addresses", "subnets", "Exchange the addresses of these {} interfaces",
     "Give the interface an address of its own rail's subnet",
 )  # fmt: skip
 
@@ -54,24 +55,32 @@ def reordered(words: Words, strays: Sequence[Stray], how: str, remark: str = "",
     return fault(words.crossed, strays, message, repair, error=error)
 
 
-def misplaced(words: Words, strays: Sequence[Stray], beside: Sequence[str]) -> RailFault:
+def misplaced(words: Words, strays: Sequence[Stray], beside: Sequence[str], *, error: bool) -> RailFault:
     """Cables of one node that no exchange explains; `beside`: its NICs that reach the same and should."""
     more = f"; {', '.join(beside)} {words.reaches if len(beside) == 1 else _verb(words)} it too" if beside else ""
     message = f"{_each(words, strays)}{more}{_sisters(strays[0])}"
+    return fault(words.wrong, strays, message, words.move, error=error)
+
+
+def against_policy(words: Words, strays: Sequence[Stray]) -> RailFault:
+    """One rail's cables that reach on many nodes what the policy does not allow."""
+    cable, expected, pod = strays[0]
+    rail = _rail(pod, cable.key)
+    message = f"{rail} {words.reaches} {cable.at} instead of {expected} on {len(strays)} nodes (policy)"
     return fault(words.wrong, strays, message, words.move, error=True)
 
 
-def halves(words: Words, pod: Pod, keys: Sequence[Key], strays: Sequence[Stray]) -> RailFault:
-    """Rails that several nodes have elsewhere than the others: a plan, not a slip; nobody is accused, unless the
-    policy says where it should be."""
+def split(words: Words, pod: Pod, keys: Sequence[Key]) -> RailFault:
+    """Rails that a part of the nodes, the same for all these rails, has elsewhere: nobody is accused."""
     rails = " and ".join(_rail(pod, key) for key in keys)
-    if pod.allowed and strays:
-        at = strays[0].cable.at
-        message = f"{rails} {words.reaches} {at} instead of {strays[0].expected} on {len(strays)} nodes (policy)"
-        return fault(words.wrong, strays, message, words.move, error=True)
-    parts = " and ".join(f"{at} with {count} nodes" for at, count in pod.most(keys[0])[:2])
-    how = "is split over" if len(keys) == 1 else "are exchanged on a part of the nodes:"
-    message = f"{rails} {how} {parts}"
+    two = {key: pod.most(key)[:2] for key in keys}
+    parts = " and ".join(f"{at} with {count} nodes" for at, count in two[keys[0]])
+    if len(keys) == 1:
+        message = f"{rails} is split over {parts}"
+    elif len({at for most in two.values() for at, _ in most}) == 2:
+        message = f"{rails} are exchanged on a part of the nodes: {parts}"
+    else:
+        message = f"{rails} are each split over two {words.places}: {_rail(pod, keys[0])} over {parts}"
     repair = "Compare with the cabling plan: nodes of one rail on two leaves meet only over the spine"
     return RailFault(words.wrong, "warning", (), message, repair)
 
