@@ -4,19 +4,49 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
 
 from topocheck.errors import UsageError
 
 if TYPE_CHECKING:
     from topocheck.report import Report
     from topocheck.sources.live import LiveSource
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def machine_options(
+    *, policy: str, output: str, budget: str = "For all its commands.", budget_s: float = 20.0
+) -> Callable[[Command], Command]:
+    """The options of every command that reads this machine; what a command does with the last three it says itself."""
+    options = (
+        click.option("--root", metavar="DIR", help="Where this machine's files lie (a container's /host)."),
+        click.option("--tools", metavar="DIR", help="The only folder its commands are looked up in."),
+        click.option("--budget", type=float, default=budget_s, show_default=True, metavar="SECONDS", help=budget),
+        click.option("--policy", metavar="FILE", help=policy),
+        click.option("--output", metavar="FILE", help=output),
+    )
+
+    def decorated(command: Command) -> Command:
+        for option in reversed(options):  # as decorators are applied: the last one first
+            command = option(command)
+        return command
+
+    return decorated
 
 
 def check_budget(seconds: float) -> None:
     """Refuse what is no time to work in."""
     if not 0 < seconds <= 86_400:
         raise UsageError(f"--budget {seconds}: give a number of seconds above 0 and up to a day")
+
+
+def check_place(source: str | None, root: str | None, tools: str | None) -> None:
+    """Refuse to look for this machine's own where another source is given."""
+    if source is not None and (root, tools) != (None, None):
+        raise UsageError("--root and --tools are for this machine's own files and commands: leave them out with --from")
 
 
 def this_machine(*, root: str | None, tools: str | None, budget_s: float) -> LiveSource:

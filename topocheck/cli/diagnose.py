@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topocheck.cli.common import check_budget, look, nothing_said, this_machine, words
-from topocheck.errors import TopocheckError, UsageError
+from topocheck.cli.common import check_budget, check_place, look, machine_options, nothing_said, this_machine, words
+from topocheck.errors import TopocheckError
 from topocheck.exits import FAIL_ON, STYLES, FailOn, Style, exit_code
 from topocheck.output import to_file, to_stdout
 
@@ -26,11 +26,10 @@ FORMATS = ("text", "json", "markdown", "html", "junit", "prometheus", "line")
 @click.option("--select", multiple=True, metavar="G", help="Only these rules: ids or globs, comma-separated.")
 @click.option("--ignore", multiple=True, metavar="G", help="All but these rules.")
 @click.option("-v", "--verbose", is_flag=True, help="Also what was skipped and why, and the evidence in full.")
-@click.option("--root", metavar="DIR", help="Where this machine's files lie (a container's /host).")
-@click.option("--tools", metavar="DIR", help="The only folder its commands are looked up in.")
-@click.option("--budget", type=float, default=20.0, show_default=True, metavar="SECONDS", help="For all its commands.")
-@click.option("--policy", metavar="FILE", help="What this site judges otherwise or accepts; options win over it.")
-@click.option("--output", metavar="FILE", help="Write the report there instead of to standard output.")
+@machine_options(
+    policy="What this site judges otherwise or accepts; options win over it.",
+    output="Write the report there instead of to standard output.",
+)
 def node(
     source: str | None,
     format_: str,
@@ -48,9 +47,12 @@ def node(
 ) -> int:
     """Diagnose this node, or what --from gives: what is wrong, the line that proves it, what it costs."""
     check_budget(budget)
-    if (root is not None or tools is not None) and source is not None:
-        raise UsageError("--root and --tools are for this machine's own files and commands: leave them out with --from")
+    check_place(source, root, tools)
     opened = source if source is not None else this_machine(root=root, tools=tools, budget_s=budget)
+    if source is None and format_ == "text":
+        from topocheck.formats.screen import Screen
+
+        Screen(**look(output)._asdict()).blank()  # imports what draws it, while the machine's commands run
     from topocheck.check import check
     from topocheck.finding import worst
     from topocheck.policy import Policy, load

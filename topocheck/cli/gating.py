@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from topocheck.cli.common import check_budget
+from topocheck.cli.common import check_budget, check_place, machine_options
 from topocheck.errors import TopocheckError, UsageError
 from topocheck.exits import STYLES, Style
 from topocheck.kit import KIT
@@ -24,11 +24,12 @@ from topocheck.output import to_stdout
 @click.option("--state", metavar="DIR", help="Where reports and log are kept [default: /var/lib/topocheck].")
 @click.option("--show", type=click.Choice(KIT), metavar="NAME", help="Print what it takes: " + ", ".join(KIT) + ".")
 @click.option("--drill", metavar="RULE[:DEVICE]", help="Answer as if this fault were there.")
-@click.option("--root", metavar="DIR", help="Where this machine's files lie (a container's /host).")
-@click.option("--tools", metavar="DIR", help="The only folder its commands are looked up in.")
-@click.option("--budget", type=float, default=8.0, show_default=True, metavar="SECONDS", help="For everything.")
-@click.option("--policy", metavar="FILE", help="What this site judges otherwise or accepts.")
-@click.option("--output", metavar="FILE", help="Write this run's report there, too.")
+@machine_options(
+    policy="What this site judges otherwise or accepts.",
+    output="Write this run's report there, too.",
+    budget="For everything.",
+    budget_s=8.0,
+)
 def gate(show: str | None, budget: float, cache: float, exit_style: Style, **options: Any) -> int:  # noqa: ANN401
     """Whether this node is fit for the job that is about to start: silent if it is, one line if not."""
     started_s = time.monotonic()
@@ -40,8 +41,7 @@ def gate(show: str | None, budget: float, cache: float, exit_style: Style, **opt
     check_budget(budget)
     if not 0 <= cache <= 86_400:
         raise UsageError(f"--cache {cache}: give a number of seconds from 0 to a day")
-    if options["source"] is not None and (options["root"], options["tools"]) != (None, None):
-        raise UsageError("--root and --tools are for this machine's own files and commands: leave them out with --from")
+    check_place(options["source"], options["root"], options["tools"])
     if options["drill"] is not None:
         from topocheck.gate.drill import parsed
 

@@ -7,17 +7,16 @@ from contextlib import nullcontext
 
 import click
 
-from topocheck.cli.common import check_budget
+from topocheck.cli.common import check_budget, machine_options
 from topocheck.output import to_stdout
 
 
 @click.command()
 @click.option("--include-identifiers", is_flag=True, help="Keep names, addresses, serial numbers and UUIDs.")
-@click.option("--root", metavar="DIR", help="Where this machine's files lie (a container's /host).")
-@click.option("--tools", metavar="DIR", help="The only folder its commands are looked up in.")
-@click.option("--budget", type=float, default=20.0, show_default=True, metavar="SECONDS", help="For all its commands.")
-@click.option("--policy", metavar="FILE", help="Checked as with node, and no more: a capture judges nothing.")
-@click.option("--output", metavar="FILE", help="The file to write, instead of a new one in this folder.")
+@machine_options(
+    policy="Checked as with node, and no more: a capture judges nothing.",
+    output="The file to write, instead of a new one in this folder.",
+)
 def capture(
     include_identifiers: bool,
     root: str | None,
