@@ -114,6 +114,22 @@ def test_nobody_in_the_book_beats_the_least_but_switches(asked):
     assert below == {"in the switches"}
 
 
+@pytest.mark.parametrize(
+    ("name", "count", "adds"),
+    [
+        ("hgx-h100", 2, True),
+        ("hgx-h100", 1, True),
+        ("p5-vm", 2, False),
+        ("hgx-h100-roce", 2, False),
+        ("dgx-a100", 1, False),
+    ],
+)
+def test_who_can_add_in_the_switch(asked, name, count, adds):
+    # InfiniBand between nodes (SHARP), NVLink of Hopper and later inside (NVLS); not Ethernet, EFA, A100
+    book = asked("--from", nodes.healthy(name), "--op", "allreduce", "--bytes", "1M", "--nodes", count)["textbook"]
+    assert ("in the switches" in {r["algorithm"] for r in book["rows"]}) is adds
+
+
 def test_verbose_prints_the_book(screen):
     short, long = (screen("--op", "allreduce,broadcast", "--nodes", 8, *more) for more in ((), ("-v",)))
     assert "by the book" not in short
@@ -165,7 +181,7 @@ def test_what_hides_the_gradients(asked, screen, job):
     # √(t / (2(p−1)α)): t two thirds of 6 · 70.5e9 · 8192 / 8 / (0.4 · 989.4e12) = 729.7 ms; 2 · 15 · 2.5 µs
     assert document["step"]["found"]["bound_buckets"] == pytest.approx((729_700 / 75) ** 0.5, rel=0.001)
     text = screen("--job", job(), "--nodes", 16)
-    assert "data-parallel traffic hides from 45.3 GB/s a GPU on (any model); it reaches " in text
+    assert "data-parallel traffic hides from 45.3 GB/s a GPU on; it reaches " in text
     assert "if all of them were waited for: 99 buckets" in text
 
 

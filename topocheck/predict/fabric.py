@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import log
 from typing import NamedTuple
 
@@ -72,6 +73,7 @@ def alltoall_per_gpu(gpus: int, nodes: int, share_gb_per_s: float, oversubscript
     return share_gb_per_s / max(1.0, oversubscription * crossing)
 
 
+@cache
 def busiest_expected(links: int) -> float:
     """Expected flows on the busiest of k links under k flows hashed at random (exact).
 

@@ -48,7 +48,8 @@ def _lines(p: Prediction, *, verbose: bool) -> Iterator[str]:
         yield ""
         yield from _step(p, p.step, p.healthy_step)
     if verbose:
-        yield from details(p)
+        for line in details(p):
+            yield from wrap(line, 80) if len(line) > 80 else (line,)
     for title, texts in (("assumed", p.assumptions), ("not computed", p.refused)):
         if texts:
             yield ""
@@ -152,10 +153,7 @@ def _gradients(job: Job, step: Step) -> Iterator[str]:
     data = [part for part in step.traffic if part.kind.startswith(("gradients", "weights"))]
     reached = sum(part.sent_bytes for part in data) * US_PER_BYTE / sum(part.total_us for part in data)
     if step.hide_gb_per_s:
-        yield (
-            f"data-parallel traffic hides from {step.hide_gb_per_s:.1f} GB/s a GPU on (any model); "
-            f"it reaches {reached:.1f}"
-        )
+        yield f"data-parallel traffic hides from {step.hide_gb_per_s:.1f} GB/s a GPU on; it reaches {reached:.1f}"
     if step.best_bucket_mb and step.bound_buckets:
         yield f"bucket that waits least here: {step.best_bucket_mb:g} MB (the job's: {job.bucket_mb:g})"
         yield f"if all of them were waited for: {step.bound_buckets:.0f} buckets, √(t / 2(p−1)α)"

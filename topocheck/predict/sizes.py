@@ -46,7 +46,7 @@ def decimal(size: float) -> str:
     ('540 KB', '6.14 MB', '1.51 ms', '24.4 µs')
     """
     if size >= 1e9:
-        return f"{size / 1e9:.2f} GB"
+        return f"{size / 1e9:.2f} GB" if size < 1e12 else f"{size / 1e12:,.2f} TB"
     return f"{size / 1e6:.2f} MB" if size >= 1e6 else f"{size / 1e3:.0f} KB"
 
 
@@ -54,7 +54,9 @@ def duration(us: float) -> str:
     """µs in the unit one reads."""
     if us < 1000:
         return f"{us:.1f} µs"
-    return f"{us / 1000:.2f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
+    if us < 1e6:
+        return f"{us / 1000:.2f} ms"
+    return f"{us / 1e6:.2f} s" if us < 1e9 else f"{us / 1e6:,.0f} s"
 
 
 def _size(word: str, text: str) -> int:

@@ -93,7 +93,7 @@ def _known(
     if op == "allreduce" and ranks > 2 and ranks % 2 == 0:
         chunks = round(algorithms.best_chunks(algorithms.double_tree_stages(ranks), size / 2, path))
         yield "double tree", chunks, algorithms.double_tree(ranks, size, chunks)
-    if op == "allreduce" and (domains > 1 or machine.nvls):
+    if op == "allreduce" and (machine.fabric == "infiniband" if domains > 1 else machine.nvls):
         yield "in the switches", 1, algorithms.in_network(size)
 
 
