@@ -236,3 +236,23 @@ def test_all_gpus_alike_below_what_the_board_has(tmp_path: Path) -> None:
     checked = changed(tmp_path, "hgx-h100", links, drop=("nvidia-smi_topo_-m", "nvidia-smi_nvlink_-[eR]"))
     found = [f for f in checked.report.findings if f.rule == "NVL001"]
     assert {f.severity for f in found} == {"error"} and sum(len(f.subjects) for f in found) == 8
+
+
+@pytest.mark.parametrize(
+    ("element", "full", "less", "rule"),
+    [("current_link_width", "16x", "8x", "PCI001"), ("current_link_gen", "4", "3", "PCI002")],
+)
+def test_links_alike_below_what_the_platform_has(element: str, full: str, less: str, rule: str, tmp_path: Path) -> None:
+    """No equal is better, but the machine is built with more; of an unknown one it is only suspicious."""
+    text = (nodes.healthy("dgx-a100") / "nvidia-smi_-q_-x").read_text()
+    query = nodes.Change("nvidia-smi_-q_-x", text=text.replace(f"<{element}>{full}<", f"<{element}>{less}<"))
+    unknown = nodes.Change("sys/class/dmi/id/product_name", text="G492-ZD2\n")
+
+    def said(folder: str, *changes: nodes.Change) -> set[tuple[str, str | None]]:
+        report = changed(tmp_path / folder, "dgx-a100", query, *changes, drop=("lspci*", "dmesg")).report
+        found = [f for f in report.findings if f.rule == rule]
+        assert sum(len(f.subjects) for f in found) == 8
+        return {(f.severity, f.expected_from) for f in found}
+
+    assert said("dgx") == {("error", "platform")}
+    assert said("unknown", unknown) == {("warning", "both ends")}

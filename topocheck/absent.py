@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from topocheck.facts import Evidence
-from topocheck.finding import Finding, Severity
+from topocheck.finding import Finding, PriceKind, Severity
 from topocheck.graph import Topology
 from topocheck.model import Scenario
 from topocheck.patches import AddNic
 
 
 class AbsentNics(NamedTuple):
-    """What is said of them; `gpus` are those that lack them, once for each NIC."""
+    """What is said of them; `gpus` are those that lack them, once for each NIC: with none it has no price."""
 
     rule: str
     name: str
@@ -22,7 +22,8 @@ class AbsentNics(NamedTuple):
     repair: str
     evidence: tuple[Evidence, ...]
     expected_from: str
-    gpus: tuple[str, ...] = ()
+    price_kind: PriceKind
+    gpus: tuple[str, ...]
 
     def finding(self, node: Topology) -> Finding:
         """Priced by what the node's NICs, and these GPUs, would carry with them."""
@@ -38,6 +39,6 @@ class AbsentNics(NamedTuple):
             expected_from=self.expected_from,
             patches=tuple(AddNic(gpu, like) for gpu in self.gpus),
             scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", g) for g in dict.fromkeys(self.gpus))),
-            price_kind="computed" if self.gpus else "unknown",
+            price_kind=self.price_kind if self.gpus else "unknown",
             covers=frozenset(self.gpus),
         )

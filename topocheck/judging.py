@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from topocheck.expected import EarlierLink
@@ -119,6 +119,12 @@ def ran_before(node: Topology, link: PcieLink) -> EarlierLink | None:
     now = node.by_id.get(link.id)
     same = then.a == link.a if device is None else now is not None and now.pci_id == device.pci_id
     return then if same else None
+
+
+def built(node: Topology, j: JudgedLink) -> Mapping[str, int]:
+    """What the platform's GPUs and compute NICs run at, `gen` and `width`; empty where its row does not say."""
+    own = j.owner is not None and (j.owner.kind == "gpu" or j.owner.role == "compute")
+    return node.platform.pcie if node.platform and own else {}
 
 
 def link_scenarios(node: Topology, judged: JudgedLink) -> tuple[Scenario, ...]:

@@ -27,6 +27,8 @@ from topocheck.nearness import flat_tree, row_of, why_not
 
 ID = "NET005"
 NAME = "nic-missing"
+Names = tuple[str, ...]
+Lines = tuple[Evidence, ...]
 _REPAIR = "Look for the card in lspci and the kernel log; reseat it, load its driver"
 
 
@@ -91,15 +93,12 @@ def _gone_finding(node: Topology, gone: Gone) -> Finding:
 
 
 def _absent(
-    node: Topology,
-    severity: Severity,
-    subjects: tuple[str, ...],
-    message: str,
-    gpus: tuple[str, ...],
-    lines: tuple[Evidence, ...],
-    expected_from: str,
+    node: Topology, severity: Severity, subjects: Names, message: str, gpus: Names, lines: Lines, expected_from: str
 ) -> Finding:
-    return AbsentNics(ID, NAME, severity, subjects, message, _REPAIR, lines, expected_from, gpus).finding(node)
+    found = AbsentNics(
+        ID, NAME, severity, subjects, message, _REPAIR, lines, expected_from, price_kind="computed", gpus=gpus
+    )
+    return found.finding(node)
 
 
 def _unbound_finding(node: Topology, functions: list[PciFunction]) -> Finding:

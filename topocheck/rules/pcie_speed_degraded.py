@@ -21,9 +21,10 @@ from collections.abc import Iterator
 from topocheck.facts import Evidence
 from topocheck.finding import Answer, Finding
 from topocheck.graph import PcieLink, Topology
-from topocheck.hardware.pcie import gen_word
+from topocheck.hardware.pcie import GTS_OF_GEN, gen_word
 from topocheck.judging import (
     JudgedLink,
+    built,
     equal_links,
     judged_links,
     link_evidence,
@@ -76,19 +77,21 @@ def _finding(node: Topology, j: JudgedLink, *, held: bool) -> Finding:
     why = f"; Target Link Speed of {link.a} is {link.target_speed_gts:g} GT/s" if held else ""
     peers = f", {better} of {len(equals)} equals run faster" if better else ""
     by_baseline = ran_faster and (severity != "error" or then > both)
+    rated = GTS_OF_GEN.get(built(node, j).get("gen", 0), 0.0)
+    by_platform = severity != "error" and not ran_faster and rated > (link.speed_gts or 0.0) + _ROUNDING_GTS
     where = f"both ends can {gen_word(both)}" if both == can else "it ran faster before"
     earlier = node.expected.before(gen_word(then)) if ran_faster else ""
     return Finding(
         rule=ID,
         name=NAME,
-        severity="warning" if link.asleep else "error" if ran_faster else severity,
+        severity="warning" if link.asleep else "error" if ran_faster or by_platform else severity,
         subjects=(j.subject,),
         message=f"{j.subject} runs {link_words(link)} where {where} (link of {link.b}{why}){peers}{earlier}",
         repair="Set the slot's link speed to Auto (BIOS, Target Link Speed) and retrain"
         if held
         else "Retrain; if it falls back again, reseat or swap riser and card, and check the slot's speed in the BIOS",
         evidence=_evidence(link, held),
-        expected_from="baseline" if by_baseline else "both ends",
+        expected_from="baseline" if by_baseline else "platform" if by_platform else "both ends",
         patches=(SetLink(link.id, speed_gts=can),),
         scenarios=link_scenarios(node, j),
         price_kind="computed",

@@ -21,6 +21,7 @@ from topocheck.finding import Answer, Finding
 from topocheck.graph import Topology
 from topocheck.judging import (
     JudgedLink,
+    built,
     equal_links,
     judged_links,
     link_evidence,
@@ -58,6 +59,7 @@ def _finding(node: Topology, j: JudgedLink) -> Finding:
     equals = equal_links(node, j)
     severity, better = severity_by_equals(equals, lambda x: (x.width or 0) > (link.width or 0))
     by_baseline = ran_wider and (severity != "error" or then > both)
+    by_platform = severity != "error" and not ran_wider and built(node, j).get("width", 0) > (link.width or 0)
     seen = "asleep now; " if link.asleep else ""
     peers = f", {better} of {len(equals)} equals run wider" if better else ""
     where = f"both ends can x{both}" if both == can else "it ran wider before"
@@ -65,13 +67,13 @@ def _finding(node: Topology, j: JudgedLink) -> Finding:
     return Finding(
         rule=ID,
         name=NAME,
-        severity="warning" if link.asleep else "error" if ran_wider else severity,
+        severity="warning" if link.asleep else "error" if ran_wider or by_platform else severity,
         subjects=(j.subject,),
         message=f"{j.subject} runs {link_words(link)} where {where} ({seen}link of {link.b}){peers}{earlier}",
         repair="Reseat the card, riser or cable and retrain; if it stays narrow, swap riser, then card",
         evidence=link_evidence(link, "width"),
         confidence="medium" if link.asleep else "high",
-        expected_from="baseline" if by_baseline else "both ends",
+        expected_from="baseline" if by_baseline else "platform" if by_platform else "both ends",
         patches=(SetLink(link.id, width=can),),
         scenarios=link_scenarios(node, j),
         price_kind="computed",

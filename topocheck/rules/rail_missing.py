@@ -51,4 +51,5 @@ def _finding(node: Topology, without: list[Service], with_own: int) -> Finding:
         f"{with_own} GPUs have one"
     )
     rows = tuple(line for s in without for line in row_of(node, s.gpu))
-    return AbsentNics(ID, NAME, "warning", gpus, message, _REPAIR, rows, "equals", gpus).finding(node)
+    found = AbsentNics(ID, NAME, "warning", gpus, message, _REPAIR, rows, "equals", price_kind="computed", gpus=gpus)
+    return found.finding(node)
