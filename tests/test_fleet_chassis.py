@@ -65,3 +65,26 @@ def test_a_swap_is_told_by_what_is_swapped_whatever_other_nodes_do():
     found = unlike(fleet((18, report()), edited(renamed("mlx5_2", "mlx5_3", "nic")), edited(other_chassis)))
     entry = next(e for e in found if e.field == "NIC numbering")
     assert Other("mlx5_3 0000:4d:00.0, mlx5_2 0000:5e:00.0", ("gpu019",)) in entry.others
+
+
+def test_chassis_may_share_some_addresses():
+    """Four of eighteen are the same: seven nodes of another maker, with another number of NUMA nodes by design."""
+
+    def partly(document):
+        nodes_of_subnuma(document)
+        for entry in document["devices"]:
+            if entry["id"] not in ("gpu0", "gpu1", "gpu2", "gpu3"):
+                entry["bdf"] = entry["bdf"].replace("0000:", "0001:")
+
+    assert unlike(fleet((60, report()), (7, edited(partly)))) == ()
+
+
+def test_four_nodes_of_another_chassis_are_too_few_to_compare_and_not_accused_of_their_hardware():
+    found = unlike(fleet((40, report()), (4, edited(and_remapped))))
+    assert {e.severity for e in found} == {"info"} and {e.field for e in found} == {"GPU numbering", "NIC numbering"}
+
+
+def test_nodes_accused_of_a_nic_less_are_not_compared_among_themselves():
+    """Eight lack one card and two another: what else differs between them follows from that."""
+    found = unlike(fleet((90, report()), (8, edited(drop("mlx5_9"))), (2, edited(drop("mlx5_0")))))
+    assert [(e.field, len(e.others[0].hosts)) for e in found] == [("NIC count", 10)]
