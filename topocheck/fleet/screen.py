@@ -32,7 +32,7 @@ from topocheck.formats.screen import MARKS, SEPARATOR, STYLES, VERDICT_STYLES, S
 _T = TypeVar("_T")
 _FULL, _HEADS, _NOTES = 4, 8, 3  # entries with all they say, entries at all, lines of info
 _ENDS, _REASONS, _CHANGES = 2, 3, 4
-_LINES, _CABLE_LINES = 2, 3  # of one text; more is for -v
+_LINES, _MESSAGE_LINES = 2, 3  # of one text; more is for -v
 _NAMES = 44  # characters of folded names
 
 
@@ -91,7 +91,7 @@ class _Page:
         place, message = where(group, self.names), message_of(group)
         if full:
             self.screen.wrapped((head, _style(group.severity)), place)
-            self.screen.wrapped(" " * len(head), message, most=self.lines)
+            self.screen.wrapped(" " * len(head), message, most=None if self.verbose else _MESSAGE_LINES)
         else:
             self.screen.line((head, _style(group.severity)), f"{place}: {message}")
 
@@ -115,7 +115,9 @@ class _Page:
         if not full:
             self.screen.line((head, _style(fault.severity)), fault.message)
             return
-        self.screen.wrapped((head, _style(fault.severity)), fault.message, most=None if self.verbose else _CABLE_LINES)
+        self.screen.wrapped(
+            (head, _style(fault.severity)), fault.message, most=None if self.verbose else _MESSAGE_LINES
+        )
         ends = [end for end in fault.ends if self.verbose or not _told(end, fault.message)]
         for end in self._first(ends, _ENDS):
             self.screen.wrapped(indent, (end_words(end), "dim"), most=self.lines)
