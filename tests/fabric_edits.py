@@ -92,6 +92,18 @@ def two_speeds(net):
         net.odd |= {sim.hca(host, rail): (4, "EDR") for rail in range(8)}
 
 
+def one_older_node(net):
+    """Slow at every port: other HCAs, no cable."""
+    net.odd |= {sim.hca("gpu03", rail): (4, "EDR") for rail in range(8)}
+
+
+def fewer_cards(net):
+    """Four nodes of twenty were bought with half of them."""
+    wide = sim.rail_optimised(20)
+    without = {sim.hca(host, rail) for host in sim.hosts(4, 17) for rail in range(4, 8)}
+    net.cables = {a: b for a, b in wide.cables.items() if a not in without}
+
+
 def slow_management(net):
     net.odd[sim.hca("mgmt01", 0)] = (1, "EDR")
 
@@ -134,6 +146,6 @@ def whole_rail_dark(net):
 
 
 SOUND = (
-    storage, half_speed_on_every_node, two_speeds, slow_management, aggregation, nameless, half_nameless,
-    factory_switches, modular, one_gone_spine, whole_rail_dark,
+    storage, half_speed_on_every_node, two_speeds, one_older_node, fewer_cards, slow_management, aggregation, nameless,
+    half_nameless, factory_switches, modular, one_gone_spine, whole_rail_dark,
 )  # fmt: skip

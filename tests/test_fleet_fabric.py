@@ -163,6 +163,22 @@ def judged(*texts, nodes=()):
     return [(f.rule, *f.message.split()[:2]) for f in cable_faults(tree(listings), nodes)]
 
 
+@pytest.mark.parametrize("rail", [3, 6])
+def test_the_same_cable_missing_on_two_nodes_is_two_faults(rail):
+    """mlx5_3 is there, for there is an mlx5_4."""
+    net = sim.rail_optimised(8)
+    for host in ("gpu02", "gpu05"):
+        del net.cables[sim.hca(host, rail)]
+    assert judged(net.listing()) == [("NET001", host, f"mlx5_{rail}:") for host in ("gpu02", "gpu05")]
+
+
+def test_a_last_card_that_several_nodes_do_not_have_is_no_fault():
+    net = sim.rail_optimised(8)
+    for host in ("gpu02", "gpu05"):
+        del net.cables[sim.hca(host, 7)]
+    assert judged(net.listing()) == []
+
+
 def test_a_fabric_that_two_tools_list_is_counted_once(ask):
     net = sim.rail_optimised()
     twice = ask(net.listing(), net.listing())

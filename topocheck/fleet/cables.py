@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from topocheck.fleet.fabric import HostCable, Listing, short_name
-from topocheck.fleet.peers import LEAST, Peers, compared, family, fix, most
+from topocheck.fleet.peers import Peers, compared, family, few, fix, most
 from topocheck.fleet.record import NodeRecord, RailPort
 from topocheck.fleet.report import RailEnd, RailFault, Rails
 from topocheck.fleet.tiers import Tree, bisection_gbit_per_s, leaves, tree
 from topocheck.fleet.uplinks import uplink_faults
 
+_SEVERAL = 4  # cables of one host
 _SHAPES = 16  # the commonest ones, among which that of a host with a cable missing is looked for
 Key = tuple[str, int]  # device and port
 Ports = dict[Key, HostCable]
@@ -88,27 +89,52 @@ def _sisters(hosts: dict[str, Ports]) -> list[dict[str, Ports]]:
 
 
 def _full(shape: frozenset[Key], counts: Counter[frozenset[Key]]) -> frozenset[Key]:
-    """The ports that a host with these should have: it may lack half of what three times as many have."""
+    """The ports that a host with these should have: a quarter may be missing on few, half on one."""
+    alike = counts[shape]
     for other, count in counts.most_common(_SHAPES):
-        if count >= 3 * counts[shape] and shape < other and 2 * len(shape) >= len(other):
+        lacking = other - shape
+        fewest = len(lacking) <= len(other) // (2 if alike == 1 else 4) and count > 2 * alike
+        if shape < other and fewest and (few(alike, count) or _skipped(lacking, shape)):
             return other
     return shape
 
 
+def _skipped(lacking: frozenset[Key], shape: frozenset[Key]) -> bool:
+    """Whether all of these are passed over in a count: mlx5_2, mlx5_4. Names count what is there, so they are."""
+    last: dict[str, int] = {}
+    for prefix, number in (_counted(device) for device, _ in shape):
+        last[prefix] = max(number, last.get(prefix, -1))
+    return all(number < last.get(prefix, -1) for prefix, number in (_counted(device) for device, _ in lacking))
+
+
+def _counted(device: str) -> tuple[str, int]:
+    """mlx5_3 → mlx5_, 3."""
+    prefix = device.rstrip("0123456789")
+    return prefix, int(device[len(prefix) :] or 0)
+
+
 def _slow(group: dict[str, Ports], reports: _Reports) -> Iterator[RailFault]:
-    """At a rate below that of most sisters at the same port."""
+    """At a rate below that of most sisters at the same port. A host that is slow at all of several ports has other
+    HCAs, and so have several alike with few ports."""
     by_port: dict[Key, list[HostCable]] = {}
     for ports in group.values():
         for key, cable in ports.items():
             by_port.setdefault(key, []).append(cable)
-    for key, cables in by_port.items():
-        peers = Peers(cables)
-        for cable in filter(peers.outrun, cables):
-            where = f"{cable.host} {cable.device} on {cable.switch} port {cable.switch_port}"
-            message = f"{where} runs {compared(cable, peers, f'cables at {cable.device}')}"
-            port = reports.port(cable.host or "", key)
-            end = _end(cable.host or "", key, port, cable.guid, cable.switch, cable.switch_port, None)
-            yield RailFault("NET002", "error", (end,), message, fix(cable, peers))
+    peers = {key: Peers(cables) for key, cables in by_port.items()}
+    for host, ports in group.items():
+        slow = [key for key, cable in ports.items() if peers[key].outrun(cable)]
+        if len(ports) >= _SEVERAL:
+            slow = slow if len(slow) < len(ports) else []
+        else:
+            slow = [key for key in slow if peers[key].rare(ports[key])]
+        yield from (_slow_fault(host, key, ports[key], peers[key], reports) for key in slow)
+
+
+def _slow_fault(host: str, key: Key, cable: HostCable, peers: Peers, reports: _Reports) -> RailFault:
+    where = f"{host} {cable.device} on {cable.switch} port {cable.switch_port}"
+    message = f"{where} runs {compared(cable, peers, f'cables at {cable.device}')}"
+    end = _end(host, key, reports.port(host, key), cable.guid, cable.switch, cable.switch_port, None)
+    return RailFault("NET002", "error", (end,), message, fix(cable, peers))
 
 
 def _end(
@@ -145,12 +171,11 @@ class _Missing:
                     yield self._fault(host, ports, key, leaf, port)
 
     def _leaf(self, ports: Ports, key: Key) -> str | None:
-        """Where most sisters have it that share a leaf at another port."""
-        seen: Counter[str] = Counter()
-        for other, cable in ports.items():
-            seen.update(self.leaves.get((other, cable.switch, key), {}))
-        leaf, count = seen.most_common(1)[0] if seen else ("", 0)
-        return leaf if count >= LEAST - 1 and 4 * count >= 3 * seen.total() else None
+        """Where most sisters have it that share a leaf at another port, two at least."""
+        seen = [self.leaves.get((other, cable.switch, key), Counter()) for other, cable in ports.items()]
+        votes = max(seen, key=Counter.total, default=Counter())
+        leaf, count = votes.most_common(1)[0] if votes else ("", 0)
+        return leaf if count > 1 and 4 * count >= 3 * votes.total() else None
 
     def _fault(self, host: str, ports: Ports, key: Key, leaf: str, port: RailPort | None) -> RailFault:
         device = key[0] if key[1] == 1 else f"{key[0]} port {key[1]}"

@@ -18,6 +18,11 @@ def most(part: int, whole: int) -> bool:
     return whole >= LEAST and 4 * part >= 3 * whole
 
 
+def few(part: int, whole: int) -> bool:
+    """Whether it is one, or an eighth at most: more that are alike were rather meant to be so."""
+    return part == 1 or 8 * part <= whole
+
+
 @lru_cache(maxsize=4096)
 def family(host: str) -> str:
     """What names of hosts have in common that differ in numbers only.
@@ -32,9 +37,7 @@ class Peers:
     """Cables of one role; those whose rate is not known take no part."""
 
     def __init__(self, cables: Iterable[HostCable | Trunk]) -> None:
-        self._counts: Counter[tuple[float, int, str]] = Counter(
-            (c.rate_gbit_per_s, c.width or 0, c.speed or "") for c in cables if c.rate_gbit_per_s
-        )
+        self._counts: Counter[tuple[float, int, str]] = Counter(_speed(c) for c in cables if c.rate_gbit_per_s)
         self.total = sum(self._counts.values())
 
     def faster(self, cable: HostCable | Trunk) -> int:
@@ -45,10 +48,18 @@ class Peers:
         """Whether most are faster."""
         return most(self.faster(cable), self.total)
 
+    def rare(self, cable: HostCable | Trunk) -> bool:
+        """Whether few are as slow; a single lane is nobody's intention."""
+        return cable.width == 1 or few(self._counts[_speed(cable)], self.total)
+
     @property
     def usual(self) -> tuple[float, int, str]:
         """The commonest rate in Gb/s, width and speed."""
         return self._counts.most_common(1)[0][0]
+
+
+def _speed(cable: HostCable | Trunk) -> tuple[float, int, str]:
+    return cable.rate_gbit_per_s or 0.0, cable.width or 0, cable.speed or ""
 
 
 def speed_words(rate_gbit_per_s: float | None, width: int | None, speed: str | None) -> str:

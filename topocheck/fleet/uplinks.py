@@ -14,6 +14,7 @@ from topocheck.fleet.peers import LEAST, Peers, compared, family, fix, most
 from topocheck.fleet.report import RailFault
 from topocheck.fleet.tiers import Tree, other_end, port_at
 
+_SAME = 2  # leaves that lack the same by chance; more were rather built so
 Tiers = tuple[int | None, ...]
 
 
@@ -109,13 +110,22 @@ class _Missing:
     def faults(self) -> Iterator[RailFault]:
         """One a leaf and spine."""
         total, having = self.usual_total
-        if most(having, len(self.leaves)):
-            for leaf, counts in self.counts.items():
-                lacking = {s: n - counts[s] for s, (n, _) in self.usual.items() if counts[s] < n}
-                told = sum(lacking.values()) == total - counts.total() <= total / 2
-                for spine in lacking if told else ():
-                    if {leaf, spine} <= self.found.whole and most(self.usual[spine][1], len(self.leaves)):
-                        yield self._fault(leaf, spine, counts)
+        if not most(having, len(self.leaves)):
+            return
+        lacking = {leaf: self._lacking(counts) for leaf, counts in self.counts.items()}
+        alike = Counter(lacking.values())
+        for leaf, spines in lacking.items():
+            missing = total - self.counts[leaf].total()
+            most_missing = total / (2 if alike[spines] <= _SAME else 4)
+            if missing == sum(count for _, count in spines) <= most_missing:
+                yield from (self._fault(leaf, s, self.counts[leaf]) for s, _ in spines if self._is_seen(leaf, s))
+
+    def _is_seen(self, leaf: str, spine: str) -> bool:
+        """Whether both show all their cables, and most leaves have as many to the spine."""
+        return {leaf, spine} <= self.found.whole and most(self.usual[spine][1], len(self.leaves))
+
+    def _lacking(self, counts: Counter[str]) -> tuple[tuple[str, int], ...]:
+        return tuple((spine, n - counts[spine]) for spine, (n, _) in self.usual.items() if counts[spine] < n)
 
     def _fault(self, leaf: str, spine: str, counts: Counter[str]) -> RailFault:
         usual, having = self.usual[spine]
