@@ -8,7 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plant import EVIDENCE, Plant, ends, only_fault, railed, seen, wanted
 
+from topocheck.fleet.fabric import HostCable, Listing
 from topocheck.fleet.rails import rails
+from topocheck.fleet.record import RailPort
+from topocheck.names import NameSet
 
 SHAPES = st.sampled_from(["rails", "two on a leaf", "planes by port"])
 FAULTS = st.sampled_from(["exchange on a node", "exchange of two nodes", "stray", "round", "mirror"])
@@ -97,3 +100,33 @@ def test_ten_thousand_nodes():
         ["gpu9999"],
     ]
     assert took_s < 3
+
+
+NAMES = st.sampled_from(["a", "b1", "b2", "b3", "gpu-x", "名", ""])
+CABLES = st.builds(
+    HostCable, host=st.none() | NAMES, device=st.none() | st.sampled_from(["mlx5_1", "mlx5_10", "²", "x"]),
+    guid=st.none() | st.sampled_from(["g1", "g2", "g3"]), lid=st.none(), port=st.none() | st.integers(0, 3),
+    switch=NAMES, switch_port=NAMES, rate_gbit_per_s=st.none() | st.sampled_from([0.0, 100.0, 400.0]),
+    width=st.none(), speed=st.none(), by=st.just("iblinkinfo"), description=NAMES,
+)  # fmt: skip
+PORTS = st.builds(
+    RailPort, nic=NAMES, bdf=st.none() | st.sampled_from(["0000:1a:00.0", "0000:3c:00.0"]), port=st.integers(0, 2),
+    rail=st.none() | st.integers(0, 9), guid=st.none() | st.sampled_from(["g1", "g2", "g3"]),
+    state=st.sampled_from([None, "active", "down"]),
+    link_layer=st.sampled_from([None, "ethernet", "infiniband", "efa"]),
+    rate_gbit_per_s=st.none(), subnet=st.none() | NAMES, netdev=st.none(), leaf=st.none() | NAMES,
+    leaf_port=st.none() | NAMES, by=st.sampled_from([None, "lldp"]),
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.lists(PORTS, max_size=5), max_size=6),
+    st.lists(CABLES, max_size=20),
+    st.sampled_from([(), (NameSet("a"), NameSet("b*"))]),
+)
+def test_odd_records_and_listings_are_taken_as_they_are(ports, cables, patterns):
+    records = [railed(1).records()[0]._replace(host=f"h{i}", ports=tuple(p)) for i, p in enumerate(ports)]
+    answer = rails(records, [Listing("odd", tuple(cables), (), ())], patterns)
+    assert {f.rule for f in answer.faults} <= {"RAIL001", "RAIL002", "RAIL004"}
+    assert (answer.why_none is None) == bool(answer.pods)

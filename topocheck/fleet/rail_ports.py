@@ -78,8 +78,10 @@ def _cable(record: NodeRecord, port: RailPort, at: str | None, at_port: str | No
 
 def _node(record: NodeRecord, cables: Iterable[Cable]) -> RailNode:
     """A port that is down takes no part, its NIC keeps its place in the order."""
-    order = tuple({p.rail: p.bdf or p.nic for p in sorted(record.ports, key=_rail) if p.rail is not None}.values())
-    return RailNode(record.host, f"{record.kind.platform}, {record.kind.gpu_model}", order, tuple(cables))
+    positions = {p.rail: p.bdf or p.nic for p in sorted(record.ports, key=_rail) if p.rail is not None}
+    order = tuple(dict.fromkeys(positions.values()))
+    node = RailNode(record.host, f"{record.kind.platform}, {record.kind.gpu_model}", order, tuple(cables))
+    return node if list(positions) == list(range(len(order))) else node.ordered(order)
 
 
 def _rail(port: RailPort) -> int:
