@@ -22,6 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "docs")]
 
 import attached  # noqa: E402 (beside this file)
 import collective_rows  # noqa: E402 (published runs, beside the tests)
+import fleet_example  # noqa: E402 (beside this file)
 import measurements  # noqa: E402 (published figures, beside the tests)
 import nodes  # noqa: E402 (our fixtures, beside the tests)
 
@@ -37,6 +38,11 @@ _LEAD_IN = re.compile(r"^(Why it costs|Usual cause|Repair|Silent when):", re.MUL
 def pages() -> dict[Path, str]:
     """Every page with generated parts, as it should be now."""
     model_parts = {"pcie": pcie_table, "nvlink": nvlink_table, "other": other_table, "prices": prices_table}
+    fleet_parts = {
+        "kit": fleet_example.kit_table,
+        "fleet": fleet_example.screen_block,
+        "asked": fleet_example.asked_block,
+    }
     measured_parts = {
         "classes": classes_table,
         "rows": rows_table,
@@ -50,6 +56,7 @@ def pages() -> dict[Path, str]:
         ROOT / "docs/predict.md": filled(
             ROOT / "docs/predict.md", {"large": collective_rows.large_table, "small": collective_rows.small_table}
         ),
+        ROOT / "docs/fleet.md": filled(ROOT / "docs/fleet.md", fleet_parts),
         ROOT / "docs/measured.md": filled(ROOT / "docs/measured.md", measured_parts),
         ROOT / "docs/sources.md": filled(
             ROOT / "docs/sources.md", {"decides": attached.table, "open": attached.reasons}
