@@ -397,3 +397,13 @@ def test_boards_that_are_no_cluster_are_in_none() -> None:
     checked = check(str(nodes.healthy("hgx-h100-pairs")))
     assert {g.gpu.fabric_cluster for g in checked.topology.gpus if g.gpu} == {False}
     assert of(checked, "NVL005") == []
+
+
+def test_an_xid_of_before_the_drivers_load_is_a_note_with_its_age(tmp_path: Path) -> None:
+    line = "NVRM: Xid (PCI:0000:bb:00): 79, pid=4711, name=python, GPU has fallen off the bus."
+    reloaded = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@example)"
+    text = (nodes.healthy("hgx-h100") / DMESG).read_text().rstrip()
+    log = f"{text}\n[  900.000000] {line}\n[11700.000000] {reloaded}\n"
+    (finding,) = of(changed(tmp_path, "hgx-h100", nodes.Change(DMESG, text=log)), "GPU004")
+    assert (finding.severity, finding.subjects) == ("info", ("gpu5",))
+    assert "the last 3 h before the driver was loaded again" in finding.message

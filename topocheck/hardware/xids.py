@@ -25,3 +25,19 @@ HARMLESS = {
 FATAL = frozenset({64, 79, 95, 119, 120})
 # After these a driver that does not answer is a sign of it.
 SILENCING = frozenset({79, 119, 120})
+_MOST_KEPT = 20  # of one number and GPU the kernel log's probe keeps the last lines only
+
+
+def in_words(numbers: list[int]) -> str:
+    """What was logged, each number once.
+
+    >>> in_words([119, 119, 13])
+    'Xid 119 (GSP firmware does not answer) 2 times, Xid 13 (graphics engine exception)'
+    """
+    meaning = HARDWARE | HARMLESS
+    parts = []
+    for number in dict.fromkeys(numbers):
+        times = numbers.count(number)
+        often = "" if times == 1 else f" {times} times" if times < _MOST_KEPT else f" {times} times or more"
+        parts.append(f"Xid {number} ({meaning.get(number, 'see the catalogue')}){often}")
+    return ", ".join(parts)

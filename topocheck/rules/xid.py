@@ -21,11 +21,10 @@ from collections.abc import Iterator
 from topocheck.facts import Evidence, LogEvent
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import Device, Topology
-from topocheck.hardware.xids import FATAL, HARDWARE, HARMLESS, SILENCING
+from topocheck.hardware.xids import FATAL, HARDWARE, SILENCING, in_words
 
 ID = "GPU004"
 NAME = "xid"
-_MOST_KEPT = 20  # of one number and GPU the probe keeps the last lines only
 
 
 def check(node: Topology) -> Iterator[Answer]:
@@ -41,12 +40,12 @@ def check(node: Topology) -> Iterator[Answer]:
     if not node.machine.kernel_log:
         said = any(g.gpu and g.gpu.recovery_action for g in node.gpus)
         yield Skip("no kernel log in the input, or it was not readable", partial=said)
-    loaded = node.driver_load_line
+    load = max((e for e in node.events if e.kind == "driver-load"), key=lambda e: e.line.line or 0, default=None)
     for subject in dict.fromkeys(_subject(node, e) for e in events):
         mine = [e for e in events if _subject(node, e) == subject]
         device = node.by_id.get(subject)
         sign = (device is not None and _sign(device)) or (hung and any(e.number in SILENCING for e in mine))
-        yield from _of_one(subject, mine, loaded, recovers=device in asked, sign=sign)
+        yield from _of_one(subject, mine, load, recovers=device in asked, sign=sign)
 
 
 def _subject(node: Topology, event: LogEvent) -> str:
@@ -71,21 +70,24 @@ def _to_recover(gpu: Device) -> Finding:
     return _finding("error", gpu.id, f"needs recovery: the driver asks for {action}", (line,) if line else ())
 
 
-def _of_one(subject: str, events: list[LogEvent], loaded: int, *, recovers: bool, sign: bool) -> Iterator[Finding]:
+def _of_one(
+    subject: str, events: list[LogEvent], load: LogEvent | None, *, recovers: bool, sign: bool
+) -> Iterator[Finding]:
     """One finding for what counts, one for what does not."""
-    after = [e for e in events if (e.line.line or 0) >= loaded]
+    after = [e for e in events if load is None or (e.line.line or 0) >= (load.line.line or 0)]
     hard = [] if recovers else [e for e in after if e.number in HARDWARE]
     if hard:
         fatal = sign and any(e.number in FATAL for e in hard)
         lines = tuple(e.line for e in _last_of_each(hard))
-        said = f"logged {_words(hard)}{' since the driver was loaded' if loaded else ''}"
+        said = f"logged {_words(hard)}{' since the driver was loaded' if load else ''}"
         yield _finding("error" if fatal else "warning", subject, said, lines)
     mild = [e for e in after if e.number not in HARDWARE]
     if mild:
         yield _finding("info", subject, f"logged {_words(mild)}", tuple(e.line for e in _last_of_each(mild)))
     old = [e for e in events if e not in after]
-    if old:
-        yield _finding("info", subject, f"logged {_words(old)} before the driver's last load", (old[-1].line,))
+    if load and old:
+        said = f"logged {_words(old)}, the last {_age(old[-1], load)}before the driver was loaded again"
+        yield _finding("info", subject, said, (old[-1].line,))
 
 
 def _last_of_each(events: list[LogEvent]) -> list[LogEvent]:
@@ -93,15 +95,15 @@ def _last_of_each(events: list[LogEvent]) -> list[LogEvent]:
 
 
 def _words(events: list[LogEvent]) -> str:
-    """ "Xid 119 (GSP firmware does not answer) 5 times"."""
-    numbers = [e.number or 0 for e in events]
-    meaning = HARDWARE | HARMLESS
-    parts = []
-    for number in dict.fromkeys(numbers):
-        times = numbers.count(number)
-        often = "" if times == 1 else f" {times} times" if times < _MOST_KEPT else f" {times} times or more"
-        parts.append(f"Xid {number} ({meaning.get(number, 'see the catalogue')}){often}")
-    return ", ".join(parts)
+    return in_words([e.number or 0 for e in events])
+
+
+def _age(event: LogEvent, load: LogEvent) -> str:
+    """How long before the driver's load, where the log tells both times."""
+    if event.time_s is None or load.time_s is None or load.time_s < event.time_s:
+        return ""
+    minutes = (load.time_s - event.time_s) / 60
+    return f"{minutes / 60:.0f} h " if minutes >= 120 else f"{minutes:.0f} min "
 
 
 def _finding(severity: Severity, subject: str, said: str, evidence: tuple[Evidence, ...]) -> Finding:
