@@ -1,11 +1,12 @@
-"""What `topocheck node` costs on a live node: a fake 8-GPU machine whose commands take their time.
+"""What `topocheck node` costs on a live node: a fake machine of 8 GPUs and 18 NICs whose commands take their time.
 
     .venv/bin/python benchmarks/live.py [ROUNDS]
 
-The machine is that of tests/livenode.py: fake commands, the real nvidia-ml-py on a fake library, files below a root.
-Wall time is compared with the slowest command; CPU time is that of our process and of the NVML child, imports included.
-The device tree is five simulated nodes in one /sys; real lspci and lstopo read the same. Prints a Markdown table of
-medians and ends with 1 when a figure is above its limit.
+The machine is one of tests/nodesim behind tests/livenode.py: fake commands, the real nvidia-ml-py on a fake library,
+files below a root. Wall time is compared with the slowest command; CPU time is that of our process and of the NVML
+child, imports included. The device tree is five such nodes in one /sys, each function with the files a kernel gives it;
+real lspci and lstopo read the same. All is measured in turn in one loop. Prints a Markdown table of medians, with the
+best in brackets, and ends with 1 when a median is above its limit.
 """
 
 import os
@@ -15,27 +16,38 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-import nodes  # noqa: E402
 from livenode import livenode  # noqa: E402
 from nodesim import Numbering, place  # noqa: E402
+from nodesim.capture import capture  # noqa: E402
+from nodesim.shapes import build  # noqa: E402
 from nodesim.sysfs import sysfs  # noqa: E402
-from test_live_sysfs import NODE  # noqa: E402
+from test_live_sysfs import NODE, SHAPE  # noqa: E402
 
 from topocheck.probes import TREE_PROBES, gather  # noqa: E402
 from topocheck.sources.live import LiveSource  # noqa: E402
 
 SLOWEST_S = 1.5  # nvidia-smi; every other command takes a third of it
 DOMAINS = 5
+UNREAD = (
+    "ari_enabled", "broken_parity_status", "consistent_dma_mask_bits", "d3cold_allowed", "dma_mask_bits",
+    "driver_override", "local_cpus", "modalias", "msi_bus", "power_state", "remove", "rescan", "reset", "reset_method",
+    "resource0", "resource0_wc", "rom", "vpd", "waiting_for_supplier",
+)  # fmt: skip
+AER = ("correctable", "nonfatal", "fatal")
 OVERHEAD_S, CPU_S, PEAK_MB = 0.35, 0.6, 120  # the issue's limits
 RUN = """
 import resource, sys
-from topocheck.cli import run
-code = run(sys.argv[1:])
+from topocheck.cli import main
+try:
+    main()
+except SystemExit:
+    pass
 usage = resource.getrusage(resource.RUSAGE_SELF)
 print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, file=sys.stderr)
 """
@@ -48,6 +60,13 @@ def slowed(node):
         first, _, rest = tool.read_text().partition("\n")
         tool.write_text(f"{first}\nsleep {seconds}\n{rest}")
     return node
+
+
+def machine(folder):
+    """The machine: every command's output, its files, its NVML."""
+    layout = place(build(replace(SHAPE, each=2)))
+    assert (len(layout.gpus), len(layout.nics)) == (8, 18)
+    return slowed(livenode(sysfs(layout, capture(layout, folder / "node")), folder))
 
 
 def one_run(node, environ):
@@ -73,7 +92,13 @@ def device_tree(root):
     for domain in range(DOMAINS):
         one = sysfs(place(NODE, Numbering(first_domain=domain, names="path")), root.with_name(f"domain{domain}"))
         subprocess.run(["cp", "-a", f"{one}/.", str(root)], check=True)
-    return len(list((root / "sys/bus/pci/devices").iterdir()))
+    functions = list((root / "sys/bus/pci/devices").iterdir())
+    for function in functions:
+        for name in UNREAD:
+            (function / name).touch()
+        for kind in AER:
+            (function / f"aer_dev_{kind}").write_text(f"Undefined 0\nDLP 0\nTLP 0\nTOTAL_ERR_{kind.upper()} 0\n")
+    return len(functions)
 
 
 def tree_s(root):
@@ -96,24 +121,27 @@ def main():
     """Measure, print, compare."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 7
     with tempfile.TemporaryDirectory() as folder:
-        node = slowed(livenode(nodes.healthy("hgx-h100"), Path(folder)))
+        node = machine(Path(folder))
         environ = {**os.environ, **node.environ, "PYTHONPATH": str(ROOT)}
         devices = device_tree(Path(folder) / "devices")
         tree_s(Path(folder) / "devices")  # imports
         runs = [
             (*one_run(node, environ), nvml_cpu_s(environ), *tree_s(Path(folder) / "devices")) for _ in range(rounds)
         ]
-    wall, cpu, peak, nvml, ours, theirs = (statistics.median(column) for column in zip(*runs, strict=True))
+    columns = [(statistics.median(column), min(column)) for column in zip(*runs, strict=True)]
+    wall, cpu, peak, nvml, ours, theirs = columns
+    both = tuple(a + b for a, b in zip(cpu, nvml, strict=True))
     rows = (
-        ("wall time beyond the slowest command", wall - SLOWEST_S, OVERHEAD_S, "s"),
-        ("CPU time, ours and the NVML child's", cpu + nvml, CPU_S, "s"),
-        (f"{devices} functions of /sys, read in process; limit: lspci -vv and lstopo", ours, round(theirs, 3), "s"),
+        ("wall time beyond the slowest command", tuple(s - SLOWEST_S for s in wall), OVERHEAD_S, "s"),
+        ("CPU time, ours and the NVML child's", both, CPU_S, "s"),
+        (f"{devices} functions of /sys, read in process; limit: lspci -vv and lstopo", ours, round(theirs[0], 3), "s"),
         ("peak memory", peak, PEAK_MB, "MB"),
     )
-    print("| figure | median | at most |\n|---|---|---|")
-    for name, value, limit, unit in rows:
-        print(f"| {name} | {value:.3g} {unit} | {limit} {unit} |")
-    return int(any(value > limit for _, value, limit, _ in rows))
+    print("| figure | median (best) | at most |\n|---|---|---|")
+    for name, (value, best), limit, unit in rows:
+        print(f"| {name} | {value:.3g} ({best:.3g}) {unit} | {limit} {unit} |")
+    print(f"\n/sys: ours is {ours[0] / theirs[0]:.2f} of theirs, best of each {ours[1] / theirs[1]:.2f}")
+    return int(any(value > limit for _, (value, _), limit, _ in rows))
 
 
 if __name__ == "__main__":

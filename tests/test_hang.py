@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import nodes
@@ -116,6 +117,39 @@ def test_ctrl_c_ends_all_children(machine, number, subcommand, tmp_path):
     assert child.returncode == 2
     assert stderr.strip() == "topocheck: interrupted"
     wait_for(lambda: children(machine) == [])
+
+
+@pytest.mark.real("gcc")
+def test_a_command_in_state_d_does_not_hold_the_run_up(machine, tmp_path):
+    """A process waits in state D for a child of vfork(), which ignores SIGTERM: for all of the budget no signal but
+    SIGKILL ends it."""
+    source = tmp_path / "waits.c"
+    source.write_text(
+        "#define _DEFAULT_SOURCE\n#include <signal.h>\n#include <unistd.h>\n"
+        "int main(void) { signal(SIGTERM, SIG_IGN); if (vfork() == 0) { sleep(60); _exit(0); } return 0; }\n"
+    )
+    subprocess.run(["gcc", "-o", str(machine.tools / "waits"), str(source)], check=True)
+    for program in ("nvidia-smi", "lspci"):
+        write_tool(machine.tools, program, f"#!/bin/sh\nexec {machine.tools}/waits\n")
+    environ = {**os.environ, **machine.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    started = time.monotonic()
+    with subprocess.Popen(command(machine, "node", "--format", "json"), stdout=subprocess.PIPE, env=environ) as ours:
+        wait_for(lambda: "D" in states(machine))
+        report = json.loads(ours.communicate(timeout=30)[0])
+    assert time.monotonic() - started < BUDGET_S + 1
+    assert {"lspci -D -nn -vv", "nvidia-smi -q -x"} <= {gap["input"] for gap in report["gaps"]}
+    assert any("did not answer" in f["message"] for f in report["findings"])
+    assert children(machine) == []
+
+
+def states(node):
+    """The states of processes that run something of this machine's tools."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if str(node.tools).encode() in (path / "cmdline").read_bytes():
+                found.add((path / "stat").read_text().rpartition(")")[2].split()[0])
+    return found
 
 
 def wait_for(condition, seconds=5.0):

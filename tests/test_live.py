@@ -164,6 +164,17 @@ def test_numactl_of_this_machine_shows_the_nodes_of_sysfs():
     assert nodes == {int(path.name[4:]) for path in Path("/sys/devices/system/node").glob("node[0-9]*")}
 
 
+@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="a machine with GPUs")
+def test_a_machine_without_a_gpu_is_told_so_with_what_was_looked_at():
+    """This very machine."""
+    line = [sys.executable, "-c", "from topocheck.cli import main; main()", "node"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+    said = " ".join(done.stdout.split())
+    functions = len(list(Path("/sys/bus/pci/devices").iterdir()))
+    assert f"UNKNOWN no NVIDIA GPU found among {functions} PCI functions; the NVIDIA driver is not loaded" in said
+    assert (done.returncode, done.stderr) == (2, "")
+
+
 def test_nvidia_smi_is_not_started_where_it_would_make_its_devices(tools, monkeypatch):
     """On this machine, with a driver but without /dev/nvidiactl, the library would run nvidia-modprobe."""
     source = LiveSource(tools=tools)

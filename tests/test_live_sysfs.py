@@ -23,11 +23,10 @@ from topocheck.cli import run
 
 pytestmark = pytest.mark.real("gcc")
 
-NODE = build(
-    Shape(gpu="h100", groups=4, per_group=2, switched=True, nested="", nics="own", nic="cx7-ndr", each=1,
-          second_port="down", storage="cx6-hdr", storage_count=2, sockets=2, numa_per_socket=1, cpu="intel", slot_gen=5,
-          nic_slot_gen=5, asleep=False, bridged=False, pooled=False, mig=False)
-)  # fmt: skip
+SHAPE = Shape(gpu="h100", groups=4, per_group=2, switched=True, nested="", nics="own", nic="cx7-ndr", each=1,
+              second_port="down", storage="cx6-hdr", storage_count=2, sockets=2, numa_per_socket=1, cpu="intel",
+              slot_gen=5, nic_slot_gen=5, asleep=False, bridged=False, pooled=False, mig=False)  # fmt: skip
+NODE = build(SHAPE)
 GPUS = [gpu.uid for gpu in NODE.gpus]
 NICS = [nic.uid for nic in NODE.nics if nic.intent == "compute"]
 SWITCH = NODE.switches[0].uid
