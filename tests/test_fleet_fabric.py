@@ -192,6 +192,18 @@ def test_a_fault_between_switches_accuses_no_node(fault, ask):
     assert ask(net.listing())["exclude"] == ""
 
 
+@pytest.mark.parametrize(
+    ("make", "tiers"),
+    [
+        (sim.rail_optimised, ["tiers: 8 leaves, 4 spines"]),
+        (sim.three_tier, ["tiers: 16 leaves, 8 spines, 2 cores"]),
+        (sim.single_switch, []),
+    ],
+)
+def test_the_tiers_are_told_apart_and_a_management_host_makes_no_leaf(make, tiers, ask):
+    assert [note for note in ask(make().listing())["rails"]["notes"] if "tiers" in note] == tiers
+
+
 def test_slow_above_the_spines(ask):
     net = sim.three_tier()
     (end, *_) = net.trunks("spine-u2-1", "core2")

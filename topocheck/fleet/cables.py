@@ -14,7 +14,7 @@ from topocheck.fleet.fabric import HostCable, Listing, short_name
 from topocheck.fleet.peers import Peers, compared, family, few, fix, most
 from topocheck.fleet.record import NodeRecord, RailPort
 from topocheck.fleet.report import RailEnd, RailFault, Rails
-from topocheck.fleet.tiers import Tree, bisection_gbit_per_s, leaves, tree
+from topocheck.fleet.tiers import Tree, bisection_gbit_per_s, leaves, tier_words, tree
 from topocheck.fleet.uplinks import uplink_faults
 
 _SEVERAL = 4  # cables of one host
@@ -29,8 +29,13 @@ def with_cables(rails: Rails, nodes: Sequence[NodeRecord], listings: Sequence[Li
         return rails
     found = tree(listings)
     faults = sorted((*rails.faults, *cable_faults(found, nodes)), key=lambda fault: fault.severity != "error")
-    bisection = bisection_gbit_per_s(found)
-    return replace(rails, leaves=leaves(found), bisection_gbit_per_s=bisection, faults=tuple(faults))
+    return replace(
+        rails,
+        leaves=leaves(found),
+        bisection_gbit_per_s=bisection_gbit_per_s(found),
+        faults=tuple(faults),
+        notes=(*rails.notes, *tier_words(found)),
+    )
 
 
 def cable_faults(found: Tree, nodes: Sequence[NodeRecord]) -> tuple[RailFault, ...]:

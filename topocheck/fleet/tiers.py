@@ -118,6 +118,14 @@ def leaves(found: Tree) -> tuple[Leaf, ...]:
     return tuple(_leaf(switch, found) for switch in found.leaves())
 
 
+def tier_words(found: Tree) -> tuple[str, ...]:
+    """ "tiers: 16 leaves, 8 spines, 2 cores"; nothing of a single switch."""
+    counts = Counter(found.tier.values())
+    names = {0: ("leaf", "leaves"), 1: ("spine", "spines"), 2: ("core", "cores")}
+    words = (f"{n} {names.get(tier, ('higher', 'higher'))[n != 1]}" for tier, n in sorted(counts.items()))
+    return (f"tiers: {', '.join(words)}",) if len(found.tier) > 1 else ()
+
+
 def _leaf(switch: str, found: Tree) -> Leaf:
     cables, uplinks = found.cables[switch], found.uplinks(switch)
     hosts = len({host_key(c) for c in cables})
