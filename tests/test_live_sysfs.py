@@ -5,6 +5,7 @@ The node, its faults, the tools' outputs and the `/sys` with binary config space
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from nodesim.sysfs import sysfs
 
 from topocheck.check import check
 from topocheck.cli import run
+from topocheck.formats import json as as_json
 
 pytestmark = pytest.mark.real("gcc")
 
@@ -80,6 +82,22 @@ def test_texts_and_live_and_replay_say_the_same(tmp_path, monkeypatch, fault):
         file = str(tmp_path / f"c{len(option)}.tar.gz")
         assert run(["capture", "--root", str(node.root), "--tools", str(node.tools), "--output", file, *option]) == 0
         assert told(check(file).report) == by_text
+
+
+@pytest.mark.parametrize("tools", [True, False])
+def test_a_capture_of_all_files_replays_to_the_same_json(tmp_path, monkeypatch, tools):
+    """All but the time and the source, whether the tools speak or the files alone."""
+    node, _ = machine(tmp_path, monkeypatch, FAULTS["NIC x8"][0])
+    for tool in () if tools else node.tools.iterdir():
+        tool.unlink()
+    file = str(tmp_path / "c.tar.gz")
+    options = ["--root", str(node.root), "--tools", str(node.tools), "--output", file, "--include-identifiers"]
+    assert run(["capture", *options]) == 0
+    said = [json.loads(as_json.render(report)) for report in (live(node), check(file).report)]
+    for key in ("time", "duration_s", "source"):
+        assert [document.pop(key) for document in said]
+    assert said[0] == said[1]
+    assert [finding["rule"] for finding in said[0]["findings"]].count("PCI001") == 1
 
 
 @pytest.mark.parametrize("fault", [None, *FAULTS])
