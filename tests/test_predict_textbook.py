@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import nodes
 import pytest
@@ -248,3 +249,20 @@ def test_data_sheets(name):
 )
 def test_tensor_rates_from_their_parts(name, cores, flop, ghz):
     assert chip_of(name).tensor_tflop_per_s == pytest.approx(cores * flop * ghz / 1000, rel=0.01)
+
+
+def test_mig_is_told(screen, tmp_path):
+    source = tmp_path / "capture"
+    shutil.copytree(HGX, source)
+    file = source / "nvidia-smi_-q_-x"
+    text = file.read_text()
+    assert "<current_mig>Disabled<" in text
+    file.write_text(text.replace("<current_mig>Disabled<", "<current_mig>Enabled<", 1))
+    assert "gpu0: MIG is on, and these figures are of whole GPUs" in screen("--from", source)
+
+
+def test_a_rack_is_what_tp_must_divide(capsys, job):
+    # 36 trays of 4 are two racks of 72, and 144 / 16 = 9
+    tray = str(nodes.healthy("gb200-tray"))
+    assert run(["predict", "--from", tray, "--nodes", "36", "--job", job(JOB.replace("tp = 8", "tp = 16"))]) == 2
+    assert "tp 16 does not divide the 72 GPUs of an NVLink domain" in capsys.readouterr().err

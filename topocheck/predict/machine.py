@@ -95,6 +95,8 @@ def machine_of(node: Topology) -> Machine:
     assumed: list[str] = []
     if len({gpu.part for gpu in node.gpus if gpu.part}) > 1:
         assumed.append(f"GPUs of several models: tensor rate, memory and NVLink rate are those of {first.id}")
+    if sliced := [gpu.id for gpu in node.gpus if gpu.mig]:
+        assumed.append(f"{', '.join(sliced)}: MIG is on, and these figures are of whole GPUs")
     refused: list[str] = []
     links = _links(node, part, assumed)
     ring = _ring(node, part, links, assumed, refused)

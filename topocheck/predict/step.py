@@ -176,7 +176,8 @@ def bandwidth_to_hide_gb_per_s(job: Job, ranks: int, tflop_per_s: float) -> floa
 def _fits(machine: Machine, job: Job, nodes: int, dp: int) -> None:
     gpus, _ = machine.domain(nodes)
     if gpus % job.tp and job.tp % gpus:
-        raise UsageError(f"--job: tp {job.tp} does not divide the {gpus} GPUs of a node")
+        where = "a node" if gpus == machine.gpus else "an NVLink domain"
+        raise UsageError(f"--job: tp {job.tp} does not divide the {gpus} GPUs of {where}")
     if job.layers % job.pp:
         raise UsageError(f"--job: pp {job.pp} does not divide the {job.layers} layers")
     if (dp * job.cp) % job.ep:
