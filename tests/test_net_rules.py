@@ -12,19 +12,13 @@ from pathlib import Path
 
 import nodes
 import pytest
+from asked import changed, levels, of, skips
 
 from topocheck.check import Checked, check
-from topocheck.finding import Finding
 
 ROCE, IB = "hgx-h100-roce", "hgx-h100"
 OTHER_STATES = ("ibstatus", "ibv_devinfo_-v", "rdma_link", "ibdev2netdev")
 LIDS = {"mlx5_0": 101, "mlx5_1": 102, "mlx5_2": 103, "mlx5_3": 104, "mlx5_6": 107, "mlx5_7": 108, "mlx5_8": 109}
-
-
-def changed(folder: Path, node: str, *changes: nodes.Change, drop: tuple[str, ...] = ()) -> Checked:
-    """The node's capture with some changes, checked."""
-    edit = nodes.Edit(node, "test", "", changes, drop, nodes.Expect("", "info"))
-    return check(str(nodes.apply(node, edit, folder)))
 
 
 def edited(node: str, file: str, change: Callable[[str], str]) -> nodes.Change:
@@ -32,18 +26,6 @@ def edited(node: str, file: str, change: Callable[[str], str]) -> nodes.Change:
     text = (nodes.healthy(node) / file).read_text()
     assert change(text) != text, f"{file} was not changed"
     return nodes.Change(file, text=change(text))
-
-
-def of(checked: Checked, rule: str) -> list[Finding]:
-    return [f for f in checked.report.findings if f.rule == rule]
-
-
-def levels(checked: Checked, rule: str) -> list[str]:
-    return [f.severity for f in of(checked, rule)]
-
-
-def skips(checked: Checked, rule: str) -> list[str]:
-    return [s.reason for s in checked.report.skipped if s.rule == rule]
 
 
 def not_applicable(checked: Checked) -> set[str]:

@@ -172,7 +172,7 @@ def test_trap_18_trained_nvlinks_do_not_make_a_fabric(state: str, status: str, t
 
 
 def test_trap_18_registered_in_no_cluster_is_not_registered(tmp_path: Path) -> None:
-    """A compute tray: Completed and Success, but a cluster UUID of zeros. A board that is no part of a rack has none."""
+    """A compute tray: Completed, Success, but a cluster UUID of zeros. A board that is no part of a rack has none."""
     fault = nodes.edit("gb200-tray", "gpu1-in-no-cluster")
     assert loud(check(str(nodes.apply("gb200-tray", fault, tmp_path)))) == ["NVL005 ('gpu1',)"]
     board = check(str(nodes.healthy("hgx-h100"))).topology
