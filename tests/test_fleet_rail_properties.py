@@ -119,7 +119,7 @@ PORTS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.lists(PORTS, max_size=5), max_size=6),
     st.lists(CABLES, max_size=20),
