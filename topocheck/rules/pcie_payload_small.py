@@ -38,7 +38,8 @@ def check(node: Topology) -> Iterator[Answer]:
         return
     payloads = {d.id: sizes for d in devices if (sizes := _payloads(node, d))}
     if len(payloads) < len(devices):
-        yield Skip(f"payload sizes read on {len(payloads)} of {len(devices)} whole paths", partial=bool(payloads))
+        seen = f"{len(payloads)} of {len(devices)} whole paths (lspci -vv as root)"
+        yield Skip(f"payload sizes read on {seen}", partial=bool(payloads))
     for device in devices:
         if device.id in payloads and payloads[device.id][0] < payloads[device.id][1]:
             yield _small_payload(node, device, payloads)

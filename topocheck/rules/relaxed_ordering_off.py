@@ -32,7 +32,7 @@ def check(node: Topology) -> Iterator[Answer]:
     if not devices:
         yield NotApplicable("no GPU or compute NIC")
     elif len(read) < len(devices):
-        yield Skip(f"DevCtl read of {len(read)} of {len(devices)} devices", partial=bool(read))
+        yield Skip(f"DevCtl read of {len(read)} of {len(devices)} devices (lspci -vv as root)", partial=bool(read))
     for device in read:
         if device.pci and not device.pci.relaxed_ordering and equals_of(node, device):
             yield _finding(node, device)
