@@ -111,6 +111,12 @@ class TestMessage:
         assert EFA.n_half_bytes == pytest.approx(540_000)  # 12 µs * 45 GB/s
         assert EFA.time_us(540_000) == pytest.approx(2 * EFA.alpha_us)
 
+    def test_only_serialisation_grows_with_the_message(self):
+        # n/B and nothing else: what 1 MB more takes is 1 MB over the link, at any size
+        assert EFA.time_us(2 * MB) - EFA.time_us(1 * MB) == pytest.approx(MB / 45_000) == EFA.time_us(MB) - 12.0
+        # the other five are paid once: software and injection, propagation, switching, queueing
+        assert sum(parts_of(12.0)) == pytest.approx(EFA.time_us(0))
+
     def test_in_flight(self):
         assert AlphaBeta(5.0, 50.0).in_flight_bytes(10.0) == pytest.approx(500_000)  # 400 Gb/s * 10 µs
 
