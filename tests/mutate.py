@@ -294,6 +294,13 @@ def start(mutant: Mutant, tests: list[str], known: dict[tuple[str, str, str], li
     os._exit(code)
 
 
+def _unchanged(tests: list[str]) -> int:
+    """The exit code of all tests in a fork like a mutant's, with nothing changed."""
+    if pid := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os._exit(run(tests))
+
+
 def main() -> int:
     """Runs the drawn mutants and lists those that no test noticed."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -308,6 +315,9 @@ def main() -> int:
     known, recorder = parse_once(), Recorder(chosen.tests)
     if run([test for test in TESTS if (ROOT / test).exists()], recorder) != 0:
         print("the tests fail as it is: nothing to compare with")
+        return 2
+    if _unchanged(sorted(recorder.seconds)) != 0:
+        print("the tests fail when they run a second time: every mutant would seem killed")
         return 2
     drawn = [m for m in mutants() if chosen.only in m.file]
     total, drawn = len(drawn), drawn[: chosen.mutants]
