@@ -295,3 +295,20 @@ def test_boards_that_are_no_cluster_are_in_none() -> None:
     checked = check(str(nodes.healthy("hgx-h100-pairs")))
     assert {g.gpu.fabric_cluster for g in checked.topology.gpus if g.gpu} == {False}
     assert of(checked, "NVL005") == []
+
+
+def test_a_switch_that_states_less_than_all_around_it_is_not_believed(tmp_path: Path) -> None:
+    """Its upstream port says 5 GT/s, root port and devices 32: what it says of its slots is not judged, and that is
+    told."""
+
+    def stated(block: str) -> str:
+        block = re.sub(r"(?m)(^0000:16(?:.*\n)+?.*LnkCap:\t.*Speed )32GT/s", r"\g<1>5GT/s", block)
+        block = re.sub(r"(?m)(^0000:17(?:.*\n)+?.*LnkCap:\t.*Speed )32GT/s", r"\g<1>16GT/s", block)
+        below = re.match(r"\n?0000:1[789ab]:", block)
+        return re.sub(r"(LnkSta:\tSpeed )32GT/s", r"\g<1>16GT/s", block) if below else block
+
+    text = (nodes.healthy("hgx-h100-pairs") / LSPCI).read_text()
+    lspci = nodes.Change(LSPCI, text="\n\n".join(map(stated, text.split("\n\n"))))
+    checked = changed(tmp_path, "hgx-h100-pairs", lspci, drop=("dmesg", "nvidia-smi_-q"))
+    assert of(checked, "PCI003") == []
+    assert any("not believed" in reason for reason in skips(checked, "PCI003"))

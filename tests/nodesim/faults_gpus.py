@@ -163,6 +163,14 @@ def numa_wrong(draw: st.DrawFn, node: Node) -> Fault | None:
     )
 
 
+def held_back(draw: st.DrawFn, node: Node) -> Fault | None:
+    """The hardware holds one GPU's clocks; one reading of it is a note."""
+    gpu = draw(st.sampled_from(node.gpus))
+    reason = draw(st.sampled_from(("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown")))
+    fault = _of_gpu(gpu, reason, "GPU006", inputs("query"), "info", slowdowns=frozenset({reason}))
+    return replace(fault, told_as="info")
+
+
 def no_gpudirect(draw: st.DrawFn, node: Node) -> Fault | None:
     """Neither nvidia_peermem nor dma-buf: the proprietary module, or an old kernel."""
     old = draw(st.booleans())
@@ -222,6 +230,7 @@ MAKERS = (
     relaxed_ordering,
     numa_unknown,
     numa_wrong,
+    held_back,
     no_gpudirect,
     some_mig,
     other_setting,

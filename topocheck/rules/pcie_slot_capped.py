@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from topocheck.as_built import built_so
-from topocheck.finding import Answer, Finding, Severity, equals_of
+from topocheck.finding import Answer, Finding, Severity, Skip, equals_of
 from topocheck.graph import PcieLink, Topology
 from topocheck.hardware.pcie import gen_word
 from topocheck.judging import (
@@ -44,8 +44,10 @@ def check(node: Topology) -> Iterator[Answer]:
     judged = judged_links(node)
     read = [j for j in judged if measurable(j)]
     yield from unread_links(node, judged, len(read), "")
+    if doubted := [j for j in read if _capped(j.link) and misstated(node, j)]:
+        yield Skip(f"{len(doubted)} links of a switch that states too little: not believed", partial=True)
     for j in read:
-        if _capped(j.link) and not misstated(node, j) and not built_so(node, ID, j.owner):
+        if _capped(j.link) and j not in doubted and not built_so(node, ID, j.owner):
             yield _capped_finding(node, j)
         elif _one_ended(j.link):
             yield _unread_finding(node, j)
@@ -100,18 +102,16 @@ def _capped_finding(node: Topology, j: JudgedLink) -> Finding:
 def _unread_finding(node: Topology, j: JudgedLink) -> Finding:
     link = j.link
     can = f"{gen_word(link.max_speed_gts or 0)} x{link.max_width}"
-    seen = "at boot" if link.at_boot else "now"
-    field = "width" if (link.width or 0) < (link.max_width or 0) else "gen"
     return Finding(
         rule=ID,
         name=NAME,
         severity="warning",
         confidence="low",
         subjects=(j.subject,),
-        message=f"{j.subject} runs {link_words(link)} {seen} and can {can}; degraded or capped is not known, "
-        f"the other end was not read",
+        message=f"{j.subject} runs {link_words(link)} {'at boot' if link.at_boot else 'now'} and can {can}; "
+        "degraded or capped is not known, the other end was not read",
         repair="Run lspci -vv as root on the whole machine: reseat if both ends can more, else move the card",
-        evidence=link_evidence(link, field),
+        evidence=link_evidence(link, "width" if (link.width or 0) < (link.max_width or 0) else "gen"),
         expected_from="its own capability",
         patches=(SetLink(link.id, speed_gts=link.max_speed_gts, width=link.max_width),),
         scenarios=link_scenarios(node, j),

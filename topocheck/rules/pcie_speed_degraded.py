@@ -10,8 +10,8 @@ Repair: retrain the link; if it falls back again, reseat or swap riser and card;
 the BIOS.
 
 Silent when: the GPU's link is asleep (its P-state says so, or it is a part that sleeps at 2.5 or 5 GT/s and full
-width); the card is the limit; the function is virtual; the bridge is emulated. A baseline in the policy that has the
-link faster proves the fault.
+width); the card is the limit; the function is virtual; the bridge is emulated. A baseline in the policy, or a known
+platform, that has the link faster proves the fault.
 """
 
 from __future__ import annotations

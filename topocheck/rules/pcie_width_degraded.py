@@ -10,7 +10,8 @@ Repair: reseat the card or riser and let the link retrain; if it stays narrow, s
 
 Silent when: the card or the slot has no more lanes by design (PCI003 speaks of slots), the function is virtual, the
 bridge is emulated, or the GPU talks to its CPU over C2C. The word "(downgraded)" proves nothing: numbers at both ends
-are compared, and, with a baseline in the policy, what the link ran at then.
+are compared, and, with a baseline in the policy, what the link ran at then. Alike on all it is a warning, unless the
+platform is known to have more.
 """
 
 from __future__ import annotations
