@@ -42,6 +42,7 @@ TESTS = (
     "tests/test_ring.py",
     "tests/test_nccl.py",
     "tests/test_gpu_rules.py",
+    "tests/test_readings.py",
     "tests/test_net_rules.py",
     "tests/test_rules.py",
     "tests/test_nodes.py",
