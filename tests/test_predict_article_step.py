@@ -108,10 +108,10 @@ def test_what_hides_the_reduction():
     assert many == pytest.approx(48.3, abs=0.05)
     assert many * 8 == pytest.approx(386, abs=1)
     # from its parts: 2 * 2 bytes * P * (n−1)/n in the time of 4 * P * T FLOP, whatever P
-    for job in (small, Job(70e9, 80, 8192, 8192, tp=8, pp=4)):
-        share = job.tp * job.pp
-        backward_s = 4 * job.parameters / share * job.tokens / 396e12
-        sent = least_bytes("allreduce", 64, 2 * job.parameters / share)
+    for job in (small, Job(70e9, 80, 8192, 8192, tp=8, pp=4), Job(7e9, 32, 4096, 8192, cp=4)):
+        shards = job.tp * job.pp  # of the weights; context ranks share the tokens, and hold all of them
+        backward_s = 4 * job.parameters * job.tokens / (shards * job.cp) / 396e12
+        sent = least_bytes("allreduce", 64, 2 * job.parameters / shards)
         assert sent / backward_s / 1e9 == pytest.approx(bandwidth_to_hide_gb_per_s(job, 64, 396.0))
     # and as the step says it: 0.4 * 989.4 TFLOP/s over 64 ranks
     step = step_of(NODE, Job(4e9, 32, 4096, 8192), 8)

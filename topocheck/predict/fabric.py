@@ -36,7 +36,7 @@ def fabric_of(machine: Machine, nodes: int, share: float) -> Fabric:
         machine.nic_count,
         fat_tree_endpoints(RADIX),
         bisection_gb_per_s(ports, per_nic),
-        {over: min(share, alltoall_per_gpu(machine.gpus, nodes, share, over)) for over in (1, 2, 4)},
+        {over: alltoall_per_gpu(nodes, share, over) for over in (1, 2, 4)},
         machine.fabric == "efa",
         busiest_expected(UPLINKS),
         busiest_leading(UPLINKS),
@@ -67,7 +67,7 @@ def bisection_gb_per_s(endpoints: int, gb_per_s: float, oversubscription: float 
     return endpoints * gb_per_s / 2 / oversubscription
 
 
-def alltoall_per_gpu(gpus: int, nodes: int, share_gb_per_s: float, oversubscription: float) -> float:
+def alltoall_per_gpu(nodes: int, share_gb_per_s: float, oversubscription: float) -> float:
     """What a GPU sends to GPUs of other nodes: all of it may have to cross the leaf's uplinks, save what stays."""
     crossing = (nodes - 1) / nodes
     return share_gb_per_s / max(1.0, oversubscription * crossing)
