@@ -256,3 +256,14 @@ def test_links_alike_below_what_the_platform_has(element: str, full: str, less: 
 
     assert said("dgx") == {("error", "platform")}
     assert said("unknown", unknown) == {("warning", "both ends")}
+
+
+def test_a_machine_without_rdma_devices_is_asked_for_none(tmp_path: Path) -> None:
+    """Google's a3-high: 8 H100, and gVNIC with GPUDirect-TCPX."""
+    bare = without_functions("hgx-h100", r"\[15b3:")
+    maker = nodes.Change("sys/class/dmi/id/sys_vendor", text="Google\n")
+    product = nodes.Change("sys/class/dmi/id/product_name", text="Google Compute Engine\n")
+    checked = changed(tmp_path, "hgx-h100", bare, maker, product, drop=NO_RDMA)
+    reasons = dict(checked.report.not_applicable)
+    for rule in ("NET005", "AFF001", "AFF002", "AFF003", "RAIL001", "RAIL003"):
+        assert reasons[rule] == "Google Cloud a3-high or a3-mega has no RDMA device"

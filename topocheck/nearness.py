@@ -39,7 +39,8 @@ def why_not(node: Topology) -> str | None:
     if not node.gpus:
         return "no GPU in the input"
     if not node.nics:
-        return "no NIC in the input"
+        without = node.platform if node.platform and not node.platform.verbs else None
+        return f"{without.name} has no RDMA device" if without else "no NIC in the input"
     if not node.compute_nics:
         return "no NIC of a compute role"
     return None
