@@ -36,9 +36,9 @@ def screen_block() -> str:
 
 def asked_block() -> str:
     """What `--job` and `--since` add to that."""
-    plain, more = _screen(), _screen(wanted=64, since=True)
-    assert more.startswith(plain)
-    return f"```\n{more.removeprefix(plain).lstrip()}```\n"
+    plain, more = _screen().splitlines(), _screen(wanted=64, since=True).splitlines()
+    said = [line for line in more if not line or line not in plain]
+    return "```\n" + "\n".join(said).strip() + "\n```\n"
 
 
 def kit_table() -> str:

@@ -38,7 +38,7 @@ def exclude(nodes: Sequence[NodeRecord], cabling: Rails) -> tuple[LeftOut, ...]:
     for fault in cabling.faults:
         if fault.severity == "error":
             for end in fault.ends:
-                why.setdefault(end.host, _short(f"{fault.rule} {end.nic} {fault.message}"))
+                why.setdefault(end.host, _short(f"{fault.rule} {fault.message}"))
     return tuple(LeftOut(host, why[host]) for host in sorted(why) if host)
 
 
