@@ -38,7 +38,8 @@ def exclude(nodes: Sequence[NodeRecord], cabling: Rails) -> tuple[LeftOut, ...]:
     for fault in cabling.faults:
         if fault.severity == "error":
             for end in fault.ends:
-                why.setdefault(end.host, _short(f"{fault.rule} {fault.message}"))
+                nic = "" if end.nic in fault.message else f"{end.nic} "
+                why.setdefault(end.host, _short(f"{fault.rule} {nic}{fault.message}"))
     return tuple(LeftOut(host, why[host]) for host in sorted(why) if host)
 
 
