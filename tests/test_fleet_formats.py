@@ -22,6 +22,7 @@ BAD = FLEETS["bad day"]
 TOP_LEVEL = [
     "schema", "version", "time", "verdict", "reason", "nodes", "verdicts", "hosts", "kinds", "groups", "unlike",
     "rails", "exclude", "missing", "unexpected", "unread", "unread_examples", "comparisons", "job", "versions",
+    "skipped",
 ]  # fmt: skip
 FAULTY_SCREEN = """\
 128 nodes · HGX H100 8-GPU, 8 GPUs, 10 NICs   2026-11-20
@@ -60,6 +61,7 @@ FAILED  2 failed, 1 degraded, 125 healthy, 1 cabling fault, unlike in 1 field, 2
 
  not read  1 torn, 1 foreign, 2 older of a host seen twice (nodes.jsonl:17: cut
            off after 4096 bytes)
+ not looked  NET003 on all · P2P003 on 12 of 128
 """
 
 
@@ -88,12 +90,13 @@ def test_everything_at_once_on_one_screen():
     assert shown(FAULTY) == FAULTY_SCREEN
 
 
-def test_a_healthy_fleet_is_four_lines():
+def test_a_healthy_fleet_is_five_lines():
     assert shown(HEALTHY).splitlines() == [
         "128 nodes · HGX H100 8-GPU, 8 GPUs, 10 NICs   2026-11-20",
         "HEALTHY  128 healthy",
         "",
         " not seen  rails: no leaf is known of any port",
+        " not looked  NET003 on all · P2P003 on 12 of 128",
     ]
 
 

@@ -57,7 +57,7 @@ def assess(nodes: Sequence[NodeRecord], reading: Reading, time: str, asked: Aske
     """The fleet's report; `time` is now, UTC."""
     asked = asked or Asked()
     cabling = with_cables(rails(nodes, reading.listings, asked.patterns), nodes, reading.listings)
-    hosts = [n.host for n in nodes] or sorted({end.host for f in cabling.faults for end in f.ends})
+    hosts = [n.host for n in nodes] or _listed(cabling, reading)
     missing, unexpected = _expected(asked.expected, hosts)
     odd = unlike(nodes)
     by_verdict = {v: tuple(n.host for n in nodes if n.verdict == v) for v in VERDICTS}
@@ -81,6 +81,7 @@ def assess(nodes: Sequence[NodeRecord], reading: Reading, time: str, asked: Aske
         job=None if asked.wanted is None else job(asked.wanted, nodes, cabling),
         states=_states(nodes, cabling),
         versions=tuple(sorted({n.version for n in nodes})),
+        skipped=tuple(Counter(rule for n in nodes for rule in n.skipped).most_common()),
     )
 
 
@@ -91,6 +92,13 @@ def _time(node: NodeRecord) -> str:
 def _kinds(nodes: Iterable[NodeRecord]) -> tuple[tuple[Kind, int], ...]:
     """The largest first."""
     return tuple(Counter(n.kind for n in nodes).most_common())
+
+
+def _listed(cabling: Rails, reading: Reading) -> list[str]:
+    """Without reports the hosts of the fabric: those that have rails, else all whose names a listing tells."""
+    railed = {host for pod in cabling.pods for host in pod.hosts}
+    railed |= {end.host for fault in cabling.faults for end in fault.ends} if railed else set()
+    return sorted(railed or {c.host for listing in reading.listings for c in listing.cables if c.host})
 
 
 def _expected(expected: Sequence[str], hosts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -137,7 +145,8 @@ def _verdict(
     for verdict, counts in reasons.items():
         if any(counts.values()):
             return verdict, ", ".join(_counted(count, words) for words, count in counts.items() if count)
-    return "healthy", "no fault on any node"
+    alone = not any(by_verdict.values())
+    return "healthy", "no fault in the cabling; no node's own report was read" if alone else "no fault on any node"
 
 
 def _accused(odd: Iterable[Unlike]) -> set[str]:

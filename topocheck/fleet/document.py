@@ -45,6 +45,7 @@ def as_dict(fleet: Fleet) -> dict[str, object]:
         "comparisons": [_comparison(entry) for entry in fleet.comparisons],
         "job": None if fleet.job is None else _job(fleet.job),
         "versions": fleet.versions,
+        "skipped": dict(fleet.skipped),
     }
 
 

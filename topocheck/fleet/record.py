@@ -19,7 +19,8 @@ class Kind(NamedTuple):
 
     def __str__(self) -> str:
         """For the reader: "HGX H100 8-GPU, 8 GPUs, 10 NICs"."""
-        return f"{self.platform or self.gpu_model or 'unknown platform'}, {self.gpus} GPUs, {self.nics} NICs"
+        numbers = f"{self.gpus} GPU{'s' * (self.gpus != 1)}, {self.nics} NIC{'s' * (self.nics != 1)}"
+        return f"{self.platform or self.gpu_model or 'unknown platform'}, {numbers}"
 
 
 class Fault(NamedTuple):
@@ -68,4 +69,4 @@ class NodeRecord(NamedTuple):
     waived: int
     skipped: tuple[str, ...]  # rules that could not see
     ports: tuple[RailPort, ...]
-    nics_gb_per_s: float | None  # compute NICs together, one direction, as found; None where not known
+    nics_gb_per_s: float | None  # compute NICs in step, one direction, as found; None where not known

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from topocheck.fleet.reading import SCHEMA
 from topocheck.fleet.record import Fault, Kind, NodeRecord, RailPort
-from topocheck.fleet.values import values
+from topocheck.fleet.values import physical, values
 
 _VERDICTS = ("healthy", "degraded", "failed", "unknown")
 _SEVERITIES = ("error", "warning", "info")
@@ -43,7 +43,7 @@ class Records:
             origin=origin,
             version=intern(_text(document["version"])),
             verdict=intern(verdict),
-            kind=self._one(_kind(document, devices)),
+            kind=self._one(_kind(document)),
             values=self._one(tuple((intern(f), intern(v)) for f, v in values(document))),
             faults=self._all(counted, lambda f: _fault(f, bdfs)),
             waived=len(document["findings"]) - len(counted),
@@ -59,10 +59,11 @@ class Records:
         return self._one(tuple(self._one(make(entry)) for entry in entries))
 
 
-def _kind(document: Mapping[str, Any], devices: list[dict[str, Any]]) -> Kind:
-    gpus = [d for d in devices if d["kind"] == "gpu"]
+def _kind(document: Mapping[str, Any]) -> Kind:
+    """Virtual functions are left out: how many there are is a setting."""
+    gpus, nics = physical(document, "gpu"), physical(document, "nic")
     models = " + ".join(sorted({str(g["model"] or g["pci_id"]) for g in gpus if g["model"] or g["pci_id"]}))
-    return Kind(document["platform"]["name"], models or None, len(gpus), len(devices) - len(gpus))
+    return Kind(document["platform"]["name"], models or None, len(gpus), len(nics))
 
 
 def _fault(finding: Mapping[str, Any], bdfs: Mapping[str, str | None]) -> Fault:
@@ -104,7 +105,8 @@ def _port(nic: Mapping[str, Any], port: Mapping[str, Any]) -> RailPort:
 
 
 def _nics_gb_per_s(document: Mapping[str, Any], nics: list[dict[str, Any]]) -> float | None:
-    """What the compute NICs carry together: each as fast as the GPU it serves best can feed it, none while down."""
+    """What a collective over nodes gets from the compute NICs that are up: every one carries the same bytes, so the
+    slowest sets the pace of all (as in predict). Each is as fast as the GPU it serves best can feed it."""
     compute = {n["id"]: n["state"] for n in nics if n["role"] == "compute"}
     best: dict[str, float] = {}
     for pair in document["pairs"]:
@@ -114,7 +116,8 @@ def _nics_gb_per_s(document: Mapping[str, Any], nics: list[dict[str, Any]]) -> f
         if nic is not None and reached is not None and any(end.startswith("gpu") for end in ends):
             best[nic] = max(best.get(nic, 0.0), reached)
     up = [best.get(nic) for nic, state in compute.items() if state != "down"]
-    return None if not compute or None in up else round(sum(b for b in up if b is not None), 3)
+    known = [b for b in up if b is not None]
+    return None if not compute or len(known) < len(up) else round(len(known) * min(known, default=0.0), 3)
 
 
 def _interned(value: object) -> str | None:

@@ -179,6 +179,7 @@ class Fleet:
     job: Job | None = None
     states: dict[str, dict[str, str]] = field(default_factory=dict)  # host → rule → severity, hosts with findings only
     versions: tuple[str, ...] = ()  # of topocheck that wrote the reports
+    skipped: tuple[tuple[str, int], ...] = ()  # rules that could not see, on how many nodes; the most first
 
     @property
     def worst(self) -> str | None:

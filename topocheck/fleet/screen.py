@@ -23,6 +23,7 @@ from topocheck.fleet.words import (
     pace_words,
     parts_of,
     rails_words,
+    skipped_words,
     unlike_words,
     unread_words,
     where,
@@ -65,8 +66,9 @@ class _Page:
         fleet, screen = self.fleet, self.screen
         left, right = SEPARATOR.join(parts_of(fleet)), fleet.time[:10]
         screen.wrapped("", (left, "bold"), f"   {right}")
-        why = fleet.reason if fleet.verdict == "unknown" or self.verbose else ""
-        counts = "   ".join(part for part in (why, counts_of(fleet)) if part)
+        counts = counts_of(fleet)
+        why = fleet.reason if fleet.verdict == "unknown" or self.verbose or not counts else ""
+        counts = "   ".join(part for part in (why, counts) if part)
         screen.wrapped((f"{fleet.verdict.upper()}  ", VERDICT_STYLES.get(fleet.verdict, "bold")), counts)
         if kinds := kinds_of(fleet):
             screen.listed("", kinds, most=len(kinds) if self.verbose else _LINES)
@@ -190,8 +192,8 @@ class _Page:
     def limits(self) -> None:
         """What could not be read or said."""
         fleet = self.fleet
-        unread, why_none = unread_words(fleet.unread), fleet.rails.why_none
-        if unread or (why_none and not self.verbose):
+        unread, why_none, skipped = unread_words(fleet.unread), fleet.rails.why_none, skipped_words(fleet)
+        if unread or skipped or (why_none and not self.verbose):
             self.screen.blank()
         if unread:
             examples = self._first(fleet.unread.examples, 1)
@@ -199,6 +201,8 @@ class _Page:
             self.screen.wrapped((" not read  ", "bold"), f"{unread}{told}", most=self.lines)
         if why_none and not self.verbose:
             self.screen.wrapped(" not seen  ", f"rails: {why_none}", most=self.lines)
+        if skipped:
+            self.screen.listed(" not looked  ", skipped, most=len(skipped) if self.verbose else _LINES)
         if self.verbose:
             self.screen.blank()
             told = ", ".join(fleet.versions) or "unknown"

@@ -159,3 +159,9 @@ def unread_words(unread: Unread) -> str:
     words = [f"{getattr(unread, cause)} {word}" for cause, word in _UNREAD if getattr(unread, cause)]
     words += [f"{unread.duplicate} older of a host seen twice"] if unread.duplicate else []
     return ", ".join(words)
+
+
+def skipped_words(fleet: Fleet) -> list[str]:
+    """ "P2P003 on all", "NET003 on 12 of 128": rules that could not see."""
+    total = len(fleet.hosts)
+    return [f"{rule} on {'all' if number == total else f'{number} of {total}'}" for rule, number in fleet.skipped]
