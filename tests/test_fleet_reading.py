@@ -298,5 +298,5 @@ def test_names_with_odd_characters(ask, tmp_path):
 
 def test_a_fabric_listing_alone_is_read(ask):
     document = ask(fleetsim.simulate(64).listing().encode())
-    assert (document["nodes"], document["unread"]) == (0, CLEAN)
-    assert len(document["rails"]["leaves"]) == 16  # two pods: 32 nodes and 4
+    assert (document["nodes"], document["unread"]) == (36, CLEAN)  # the hosts of the fabric
+    assert len(document["rails"]["leaves"]) == 16  # two pods of 8 leaves: 32 nodes and 4
