@@ -37,8 +37,8 @@ def test_tree_of_several_roots():
         "0001:01:00.0": "0001:00:00.0",
     }
     assert {fact.root for fact in by_bdf.values()} == {"0000:c0", "0000:80", "0001:00"}
-    assert (by_bdf["0000:c1:00.0"].secondary_bus, by_bdf["0000:c1:00.0"].subordinate_bus) == (0xC2, 0xC7)
-    assert listing(facts) == PciListing("lspci -tv", whole=True, has_links=False)
+    assert by_bdf["0000:c1:00.0"].secondary_bus == 0xC2
+    assert listing(facts) == PciListing("lspci -tv", whole=True)
     assert sorted(bdf for bdf, fact in by_bdf.items() if is_gpu(fact)) == [
         "0000:81:00.0",
         "0000:c3:00.0",

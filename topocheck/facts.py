@@ -52,7 +52,7 @@ Lines = Mapping[str, Evidence]
 class PciFunction:
     """One PCI function (lspci, sysfs, a tree listing). `lines` is keyed by the field's own name: "header" (the device
     line), "LnkCap", "LnkSta", "LnkCap2", "LnkCtl2", "NUMA node", "DevCap", "DevCtl" (its MaxPayload line), "RlxdOrd",
-    "ACSCap", "ACSCtl", "Region 1" (BAR1, wherever it lies), "Bus", "Kernel driver in use"."""
+    "ACSCtl", "Region 1" (BAR1, wherever it lies), "Bus", "Kernel driver in use"."""
 
     bdf: str
     witness: str  # "lspci -vv", "lspci -tv", "/sys/bus/pci/devices"
@@ -61,14 +61,12 @@ class PciFunction:
     device_id: str | None = None
     subsystem: str | None = None  # "15b3:0041"
     name: str | None = None  # as printed, without class and ids
-    class_name: str | None = None  # "3D controller", as printed
-    revision: str | None = None
     numa_node: int | None = None  # -1 is kept out: see numa_unknown
     numa_unknown: bool = False  # the kernel said -1
+    local_cpus: str | None = None  # the CPUs next to it, in the kernel's form, "0-55,112-167"
     port_type: str | None = None  # root, upstream, downstream, endpoint, rciep, pci-bridge (PCIe-to-PCI and back)
     is_bridge: bool = False
     secondary_bus: int | None = None
-    subordinate_bus: int | None = None
     parent: str | None = None  # BDF of the bridge above, "" directly below a host bridge, None not known
     root: str | None = None  # "pci0000:15" (sysfs) or "0000:15" (tree): the host bridge it hangs on
     max_speed_gts: float | None = None  # LnkCap
@@ -81,8 +79,7 @@ class PciFunction:
     payload_bytes: int | None = None  # DevCtl
     read_request_bytes: int | None = None
     relaxed_ordering: bool | None = None
-    acs_cap: frozenset[str] | None = None  # names printed with "+": {"SrcValid", "ReqRedir"}; None not shown
-    acs_ctl: frozenset[str] | None = None
+    acs_ctl: frozenset[str] | None = None  # names printed with "+": {"SrcValid", "ReqRedir"}; None not shown
     ats_enabled: bool | None = None
     aer: tuple[tuple[str, str], ...] = ()  # ("CESta", "RxErr- BadTLP+ …"), from sysfs also ("aer_dev_fatal", "2")
     bar1_bytes: int | None = None
@@ -90,7 +87,6 @@ class PciFunction:
     driver: str | None = None
     driver_shown: bool = False  # the listing shows drivers, so None means there is none
     vf_of: str | None = None
-    vf_count: int | None = None
     dead: bool = False  # config space ff: "rev ff", "Unknown header type 7f"
     access_denied: bool = False  # capabilities not shown: not root
     serial: str | None = None  # Device Serial Number
@@ -104,7 +100,6 @@ class PciListing:
 
     witness: str
     whole: bool
-    has_links: bool  # the form prints LnkCap/LnkSta at all ("-v" and "-nn" do not)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,6 @@ MODULES = frozenset({
     "nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "rdma_cm",
     "iw_cm", "ib_cm", "nvme", "nvme_core", "ext4", "jbd2", "mbcache", "ipmi_si", "ipmi_msghandler", "i2c_core", "tls",
 })  # fmt: skip
-_ACS_CAP = frozenset({"SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "DirectTrans"})
 _ACS_ON = frozenset({"SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd"})
 
 
@@ -52,7 +51,7 @@ def _line(witness: str, text: str) -> Evidence:
 
 def _pci(layout: Layout) -> Iterator[Fact]:
     yield from (_function(f, layout) for f in layout.functions)
-    yield PciListing(_LSPCI, whole=True, has_links=True)
+    yield PciListing(_LSPCI, whole=True)
 
 
 def _function(f: Function, layout: Layout) -> PciFunction:
@@ -62,11 +61,11 @@ def _function(f: Function, layout: Layout) -> PciFunction:
         "name": f.name, "driver": f.driver, "driver_shown": True,
     }  # fmt: skip
     if f.dead:
-        return PciFunction(**common, dead=True, revision="ff", lines=header)
+        return PciFunction(**common, dead=True, lines=header)
     if f.kind == "host":
         return PciFunction(**common, numa_node=f.numa, lines=header)
-    buses = {"secondary_bus": f.secondary, "subordinate_bus": f.subordinate, "is_bridge": True} if f.is_bridge else {}
-    acs = {} if f.acs_ctl is None else {"acs_cap": _ACS_CAP, "acs_ctl": _ACS_ON if f.acs_ctl else frozenset()}
+    buses = {"secondary_bus": f.secondary, "is_bridge": True} if f.is_bridge else {}
+    acs = {} if f.acs_ctl is None else {"acs_ctl": _ACS_ON if f.acs_ctl else frozenset()}
     iommu = {"iommu_type": layout.node.iommu} if f.kind == "gpu" else {}
     return PciFunction(
         **common, **buses, **acs, **iommu,

@@ -163,7 +163,6 @@ def _read_bridge(element: Element, place: _Place, topology: _Topology) -> _Place
             is_bridge=True,
             port_type=port_type,
             secondary_bus=int(buses[2], 16) if buses else None,
-            subordinate_bus=int(buses[3], 16) if buses else None,
         )
     )
     return replace(place, bridge=function.bdf, port_type=port_type)
@@ -174,7 +173,7 @@ def _function(element: Element, place: _Place) -> PciFunction | None:
     if bdf is None:
         return None
     names = {info.get("name"): info.get("value") for info in element.named("info")}
-    class_id, vendor, device, board_vendor, board, revision = ids.groups() if ids else (None,) * 6
+    class_id, vendor, device, board_vendor, board, _ = ids.groups() if ids else (None,) * 6
     known = board_vendor and board and (board_vendor + board).strip("0")
     return PciFunction(
         bdf,
@@ -184,7 +183,6 @@ def _function(element: Element, place: _Place) -> PciFunction | None:
         device_id=_lower(device),
         subsystem=f"{board_vendor}:{board}".lower() if known else None,
         name=" ".join(filter(None, (names.get("PCIVendor"), names.get("PCIDevice")))) or None,
-        revision=_lower(revision),
         numa_node=place.node,
         parent=place.bridge if place.bridge or place.root else None,
         root=None if place.bridge else place.root,
@@ -261,7 +259,7 @@ def _numa(topology: _Topology) -> Iterator[Fact]:
 
 def _listing(topology: _Topology) -> Iterator[Fact]:
     if topology.pci:
-        yield PciListing(INPUT, whole=False, has_links=False)
+        yield PciListing(INPUT, whole=False)
         yield Gap(INPUT, _PART)
     else:
         yield Gap(INPUT, "exported without PCI devices (lstopo --whole-io has them)")

@@ -36,7 +36,7 @@ PATHS: tuple[str, ...] = ()
 NAME = r"(?:sudo_)?lspci(?:_-[nvxkmbDs]+)*(?:_-[sd]_[\w.:-]+)?(?:_-[nvxk]+)*(?:_grep_.*)?(?:[._](?:txt|log|out))?$"
 
 # Values of the lines that PciFunction holds in another form.
-_OWN_NAMES = frozenset({"UESta", "CESta", "vf_offset", "vf_stride", "region1_bytes", "region2_bytes"})
+_OWN_NAMES = frozenset({"UESta", "CESta", "vf_offset", "vf_stride", "vf_count", "region1_bytes", "region2_bytes"})
 _MAX_LINE = 4096  # characters of a line that are looked at
 _HEX = frozenset("0123456789abcdefABCDEF")
 _HEADER_LINE = re.compile(rf"\n[ \t>\u00a0]{{0,40}}{BDF}[ \t\u00a0]+[^\s:\"][^:\n\"]{{1,80}}:[ \t\u00a0]+\S")
@@ -79,8 +79,7 @@ def parse(text: str) -> Iterator[Fact]:
         _function(entry, shows_drivers and entry is not entries[-1], owners.get(entry.bdf)) for entry in entries
     ]
     yield from functions
-    has_links = any(key in entry.lines for entry in entries for key in ("LnkCap", "LnkSta"))
-    yield PciListing(INPUT, whole=any(map(_is_top, functions)), has_links=has_links)
+    yield PciListing(INPUT, whole=any(map(_is_top, functions)))
 
 
 def _read(lines: list[str]) -> tuple[list[_Entry], Counter[str]]:

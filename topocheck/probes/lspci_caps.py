@@ -24,7 +24,7 @@ _TARGET = re.compile(r"Target Link Speed: ([0-9.]{1,5})GT/s")
 _PAYLOAD = re.compile(r"MaxPayload ([0-9]{1,5}) bytes")
 _READ_REQUEST = re.compile(r"MaxReadReq ([0-9]{1,5}) bytes")
 _SET_FLAG = re.compile(r"([A-Za-z]+)\+")
-_BUSES = re.compile(r"primary=[0-9a-f]{2}, ?secondary=([0-9a-f]{2}), ?subordinate=([0-9a-f]{2})")
+_BUS = re.compile(r"primary=[0-9a-f]{2}, ?secondary=([0-9a-f]{2}), ?subordinate=[0-9a-f]{2}")
 _FLAGS_NODE = re.compile(r"NUMA node (-?[0-9]{1,5})")
 _SIZE = re.compile(r"\[size=([0-9]{1,5})([KMGTP]?)\]")
 _VF_PLACE = re.compile(r"offset: ([0-9]{1,5}), stride: ([0-9]{1,5})")
@@ -97,11 +97,6 @@ def relaxed_ordering(text: str) -> Values:
     return {"relaxed_ordering": text.startswith("RlxdOrd+")}
 
 
-def acs_cap(text: str) -> Values:
-    """The ACS functions that the port has."""
-    return {"acs_cap": frozenset(_SET_FLAG.findall(text))}
-
-
 def acs_ctl(text: str) -> Values:
     """The ACS functions that are switched on."""
     return {"acs_ctl": frozenset(_SET_FLAG.findall(text))}
@@ -113,11 +108,9 @@ def ats_ctl(text: str) -> Values:
 
 
 def buses(text: str) -> Values:
-    """A bridge's bus numbers."""
-    match = _BUSES.search(text)
-    if match is None:
-        return {"is_bridge": True}
-    return {"is_bridge": True, "secondary_bus": int(match[1], 16), "subordinate_bus": int(match[2], 16)}
+    """The bus below a bridge."""
+    match = _BUS.search(text)
+    return {"is_bridge": True} | ({"secondary_bus": int(match[1], 16)} if match else {})
 
 
 def numa_node(text: str) -> Values:
@@ -201,7 +194,6 @@ FIELDS: Mapping[str, Reader] = {
     "LnkCap2": lambda _: {},
     "LnkCtl2": lnk_ctl2,
     "DevCap": dev_cap,
-    "ACSCap": acs_cap,
     "ACSCtl": acs_ctl,
     "ATSCtl": ats_ctl,
     "UESta": raw("UESta"),

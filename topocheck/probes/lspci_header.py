@@ -1,8 +1,8 @@
 """The device line of lspci, in every form: with names, `-n`, `-nn`, without an entry in pci.ids, with any domain.
 
 >>> values = header_values(match_header("04:00.0 Class 0604: Device 10b5:9716 (rev ca)"))
->>> values["class_id"], values["vendor_id"], values["device_id"], values["revision"], values["name"]
-('0604', '10b5', '9716', 'ca', None)
+>>> values["class_id"], values["vendor_id"], values["device_id"], values["dead"], values["name"]
+('0604', '10b5', '9716', False, None)
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ def header_values(match: re.Match[str]) -> dict[str, Any]:
     revision = revision_match.group(1).lower() if revision_match else None
     return {
         "class_id": class_id,
-        "class_name": class_name if class_name not in ("", "Class") else None,
         "is_bridge": class_id == "0604",
-        "revision": revision,
         "dead": revision == "ff",
         **device_values(_TAIL.sub("", rest)),
     }

@@ -49,7 +49,7 @@ def parse(text: str) -> Iterable[Fact]:
     if not functions:
         return []
     whole = any(function.port_type == "root" or function.class_id == "0600" for function in functions)
-    return [*functions, PciListing(INPUT, whole, any(function.max_width for function in functions))]
+    return [*functions, PciListing(INPUT, whole)]
 
 
 def _spaces(text: str) -> Iterator[tuple[str, Evidence, bytes]]:

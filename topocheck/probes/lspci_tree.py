@@ -165,7 +165,7 @@ def parse(text: str) -> Iterator[Fact]:
         yield Gap(INPUT, f"{tree.unplaced} lines of the tree without the branch they belong to")
     if tree.nodes:
         yield from map(_function, tree.nodes)
-        yield PciListing(INPUT, whole=tree.starts_whole and not tree.open and not tree.unplaced, has_links=False)
+        yield PciListing(INPUT, whole=tree.starts_whole and not tree.open and not tree.unplaced)
 
 
 def _function(node: _Node) -> PciFunction:
@@ -174,7 +174,6 @@ def _function(node: _Node) -> PciFunction:
         INPUT,
         is_bridge=node.secondary is not None,
         secondary_bus=node.secondary,
-        subordinate_bus=node.subordinate,
         parent=node.parent,
         root=node.root,
         lines={"header": node.line},

@@ -144,7 +144,7 @@ def _read_pci(element: Element, bdf: str, above: str, root: str, node: int | Non
     function = _function(element, bdf, vendor, gpu is not None)
     system.facts.append(_placed(function, above, root, node, element))
     if function.is_bridge and not above:
-        system.facts.append(PciListing(INPUT, whole=False, has_links=False))
+        system.facts.append(PciListing(INPUT, whole=False))
     for nic in element.named("nic"):
         _read_nets(nic, bdf, system)
 

@@ -30,7 +30,7 @@ _UNCORRECTABLE = {
 }  # fmt: skip
 _CORRECTABLE = {"RxErr": 0, "BadTLP": 6, "BadDLLP": 7, "Rollover": 8, "Timeout": 12, "AdvNonFatalErr": 13}
 _EXPRESS_ID = 0x10
-_AER_ID, _SERIAL_ID, _ACS_ID, _ATS_ID, _SRIOV_ID = 0x01, 0x03, 0x0D, 0x0F, 0x10
+_AER_ID, _SERIAL_ID, _ACS_ID, _ATS_ID = 0x01, 0x03, 0x0D, 0x0F
 _NO_ID = 0xFFFF
 _MEMORY_ON = 0x2  # Command register
 _MAX_CAPABILITIES = 48  # more do not fit; a damaged list may go in circles
@@ -74,12 +74,11 @@ def _header(config: bytes) -> dict[str, Any]:
         "vendor_id": f"{vendor:04x}" if vendor != _NO_ID else None,
         "device_id": f"{device:04x}" if device != _NO_ID else None,
         "class_id": f"{_u16(config, 0x0A):04x}",
-        "revision": f"{config[0x08]:02x}",
         "is_bridge": False,
     }
     kind = config[0x0E] & 0x7F
     if kind == 1:
-        return values | {"is_bridge": True, "secondary_bus": config[0x19], "subordinate_bus": config[0x1A]}
+        return values | {"is_bridge": True, "secondary_bus": config[0x19]}
     if kind == 0 and _u32(config, 0x2C):
         values["subsystem"] = f"{_u16(config, 0x2C):04x}:{_u16(config, 0x2E):04x}"
     return values | {"dead": True} if kind == 0x7F else values
@@ -139,7 +138,7 @@ def _acs(config: bytes, at: int) -> dict[str, Any]:
     def names(bits: int) -> frozenset[str]:
         return frozenset(name for bit, name in enumerate(_ACS) if bits >> bit & 1)
 
-    return {"acs_cap": names(_u16(config, at + 4)), "acs_ctl": names(_u16(config, at + 6))}
+    return {"acs_ctl": names(_u16(config, at + 6))}
 
 
 def _aer(config: bytes, at: int) -> dict[str, Any]:
@@ -154,12 +153,8 @@ def _ats(config: bytes, at: int) -> dict[str, Any]:
     return {"ats_enabled": bool(_u16(config, at + 6) & 0x8000)}
 
 
-def _sriov(config: bytes, at: int) -> dict[str, Any]:
-    return {"vf_count": _u16(config, at + 0x10)}
-
-
 def _serial(config: bytes, at: int) -> dict[str, Any]:
     return {"serial": config[at + 4 : at + 12][::-1].hex("-")}
 
 
-_EXTENDED = {_AER_ID: _aer, _SERIAL_ID: _serial, _ACS_ID: _acs, _ATS_ID: _ats, _SRIOV_ID: _sriov}
+_EXTENDED = {_AER_ID: _aer, _SERIAL_ID: _serial, _ACS_ID: _acs, _ATS_ID: _ats}

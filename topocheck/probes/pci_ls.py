@@ -58,4 +58,4 @@ def parse(text: str) -> Iterator[Fact]:
             above.add(parent)
             yield PciFunction(bdf, INPUT, parent=parent, root=root, lines={"header": Evidence(INPUT, number, line)})
     if seen:
-        yield PciListing(INPUT, whole=above - {""} <= seen and "" in above, has_links=False)
+        yield PciListing(INPUT, whole=above - {""} <= seen and "" in above)

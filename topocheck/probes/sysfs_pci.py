@@ -21,6 +21,7 @@ from typing import Any
 from topocheck.facts import Evidence, Fact, PciFunction, PciListing, full_bdf
 from topocheck.hardware.gpus import part_of
 from topocheck.hardware.pci_ids import NVIDIA
+from topocheck.probes.cpu_list import kernel_form
 from topocheck.probes.pci_config import MAX_WIDTH, decode, memory_is_on
 from topocheck.probes.pci_ls import placed
 from topocheck.sources.base import Source
@@ -43,7 +44,6 @@ _CONFIG_LINES = {
     "LnkCtl2": ("target_speed_gts",),
     "DevCap": ("max_payload_bytes",),
     "DevCtl": ("payload_bytes", "read_request_bytes", "relaxed_ordering"),
-    "ACSCap": ("acs_cap",),
     "ACSCtl": ("acs_ctl",),
 }
 _WORDS = {  # lspci's
@@ -74,7 +74,7 @@ def read(source: Source) -> Iterator[Fact]:
     functions = _woken(source, functions)
     yield from functions
     whole = any(function.class_id == "0600" or function.parent == "" for function in functions)
-    yield PciListing(INPUT, whole, has_links=any(function.max_width for function in functions))
+    yield PciListing(INPUT, whole)
 
 
 def _woken(source: Source, functions: list[PciFunction]) -> list[PciFunction]:
@@ -176,7 +176,7 @@ class _Device:
         values |= said
         if on_path:
             _add_config_lines(values, f"{self._path}/config", lines)
-            values |= {**self._bars(values, config, lines), **self._group(values, lines)}
+            values |= {**self._bars(values, config, lines), **self._group(values, lines), **self._cpus(lines)}
             values["aer"] = (*values.get("aer", ()), *self._aer_totals())
         return PciFunction(
             self.bdf,
@@ -207,14 +207,8 @@ class _Device:
         }
 
     def _virtual(self) -> dict[str, Any]:
-        """The physical function of a virtual one, and how many a physical one has; no bridge is either."""
-        if self.class_id == _BRIDGE:
-            return {}
-        count = self._read("sriov_numvfs")
-        return {
-            "vf_of": full_bdf(self._link("physfn") or ""),
-            "vf_count": int(count) if count.isdecimal() else None,
-        }
+        """The physical function of a virtual one; no bridge is one."""
+        return {} if self.class_id == _BRIDGE else {"vf_of": full_bdf(self._link("physfn") or "")}
 
     def _node(self, lines: dict[str, Evidence]) -> dict[str, Any]:
         text = self._read("numa_node")
@@ -222,6 +216,15 @@ class _Device:
             return {}
         lines["NUMA node"] = Evidence(f"{self._path}/numa_node", None, text)
         return {"numa_node": int(text)} if int(text) >= 0 else {"numa_unknown": True}
+
+    def _cpus(self, lines: dict[str, Evidence]) -> dict[str, Any]:
+        """The CPUs next to a device, which by its NUMA node are that node's."""
+        text = "" if self.class_id == _BRIDGE else self._read("local_cpulist")
+        cpus = kernel_form(text)
+        if not cpus:
+            return {}
+        lines["local_cpulist"] = Evidence(f"{self._path}/local_cpulist", None, text)
+        return {"local_cpus": cpus}
 
     def _links(self, lines: dict[str, Evidence]) -> dict[str, Any]:
         """Speeds in GT/s and lanes of the four link files; "Unknown" and width 255 are the kernel's "cannot say"."""
