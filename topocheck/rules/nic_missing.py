@@ -105,10 +105,11 @@ def _unbound_finding(node: Topology, functions: list[PciFunction]) -> Finding:
     baseline = node.expected.baseline
     names = tuple(f.bdf for f in functions)
     before = baseline is not None and any(d.bdf in names for d in baseline.compute_nics)
-    said = "is a card of the compute kind, but no RDMA device stands for it"
-    if more := len(names) - 1:
-        said = f"and {more} more are compute NICs, but no RDMA device stands for any of them"
-    message = f"{names[0]} {said}" + (node.expected.before("one did") if before else "")
+    message = f"{names[0]} is a card of the compute kind, but no RDMA device stands for it"
+    if len(names) > 1:
+        few = f"{names[0]} and {names[1]}: " * (len(names) == 2)
+        message = f"{few}no RDMA device stands for any of the {len(names)} compute NICs on the bus"
+    message += node.expected.before("one did") if before else ""
     lines = _lines(node.machine.lines.get("no_rdma_device"), functions[0].lines.get("header"))
     severity: Severity = "error" if before else "warning"
     found = _absent(node, severity, names, message, (), lines, "baseline" if before else "equals")
