@@ -34,7 +34,6 @@ FAILED  2 failed, 1 degraded, 125 healthy, 1 cabling fault, unlike in 1 field, 2
           (−45 %)
  ! PCI009 mlx5_6 (0000:9c:00.0) gpu090
           relaxed ordering off, 7 peers on
- i NUM003 on 128 nodes, gpu[001-128]: NUMA balancing is on
 
  x RAIL002 gpu003 mlx5_3 and mlx5_4 are swapped
            gpu003 mlx5_3 (0000:5e:00.0): leaf-4 port 3, belongs at leaf-3
@@ -45,6 +44,8 @@ FAILED  2 failed, 1 degraded, 125 healthy, 1 cabling fault, unlike in 1 field, 2
 
  i unlike  mlx5_3 firmware: 28.39.2048 on gpu044; 127 of 128 have 28.43.1014
  - differs driver: 570.1 on gpu[001-064]; 64 of 128 have 580.95.05
+
+ i NUM003 on 128 nodes, gpu[001-128]: NUMA balancing is on
 
  missing  2 nodes: gpu[129-130]
  not expected  1 node: login1

@@ -44,6 +44,7 @@ def render(fleet: Fleet, *, verbose: bool, width: int, color: bool, ascii: bool)
     page.groups()
     page.cabling()
     page.unlike()
+    page.notes()
     page.lists()
     page.job()
     page.comparisons()
@@ -74,15 +75,20 @@ class _Page:
             screen.listed("", kinds, most=len(kinds) if self.verbose else _LINES)
 
     def groups(self) -> None:
-        """What nodes found, one rule at one position each; notes on a line."""
+        """What nodes found that counts, one rule at one position each."""
         counting = [g for g in self.fleet.groups if g.severity != "info"]
-        notes = [g for g in self.fleet.groups if g.severity == "info"]
-        if self.fleet.groups:
+        if counting:
             self.screen.blank()
         shown = self._first(counting, _HEADS)
         for place, group in enumerate(shown):
             self._group(group, full=self.verbose or place < _FULL)
         self._more(len(counting) - len(shown), "position with a fault", "positions with a fault")
+
+    def notes(self) -> None:
+        """What never changes a verdict, a line each."""
+        notes = [g for g in self.fleet.groups if g.severity == "info"]
+        if notes:
+            self.screen.blank()
         shown = self._first(notes, _NOTES)
         for group in shown:
             self._group(group, full=self.verbose)
