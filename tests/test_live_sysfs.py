@@ -124,6 +124,21 @@ def test_without_root_what_is_not_seen_is_skipped_and_named(tmp_path, monkeypatc
     assert set(NEEDS_ROOT) <= unseen
 
 
+def test_a_numa_node_unlike_the_local_cpus(tmp_path, monkeypatch):
+    """Somebody wrote another node into numa_node of everything below a host bridge."""
+    node, _ = machine(tmp_path, monkeypatch)
+    nic = next(device for device in live(node).devices if device.kind == "nic" and device.numa_node == 1)
+    place = (node.root / "sys/bus/pci/devices" / nic.bdf).resolve()
+    root = next(parent for parent in place.parents if parent.name.startswith("pci0"))
+    for file in root.rglob("numa_node"):
+        file.write_text("0\n")
+    for tool in node.tools.iterdir():
+        tool.unlink()
+    (said,) = [f for f in live(node).findings if f.rule == "NUM002" and f.subjects == (nic.id,)]
+    assert said.message == f"{nic.id}'s NUMA node is 0, but its local CPUs are those of node 1"
+    assert said.evidence[0].input == f"/sys/bus/pci/devices/{nic.bdf}/local_cpulist"
+
+
 def test_a_gpu_off_the_bus(tmp_path, monkeypatch):
     """Its config space reads as ones, and NVML cannot open it: one loss, whoever tells it."""
     layout = place(changing(GPUS[4], lost=True)(NODE))

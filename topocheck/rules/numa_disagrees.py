@@ -1,5 +1,5 @@
 """
-A device's NUMA node is not that of the other devices below its host bridge, or two inputs name different ones.
+A device's NUMA node is not that of its host bridge's other devices or of its local CPUs, or two inputs differ.
 
 Why it matters: one of the two is wrong, and ranks are bound by it.
 
@@ -38,10 +38,20 @@ def check(node: Topology) -> Iterator[Answer]:
         for device in odd:
             told.add(device.id)
             yield _finding(device, f"not {_of_root(node, root, device)} as the others below its host bridge")
+    for device in devices:
+        if device.id not in told and (near := _of_cpus(node, device)) not in (None, device.numa_node):
+            told.add(device.id)
+            yield _finding(device, f"but its local CPUs are those of node {near}", "local_cpulist")
     for differ in node.disagreements:
         if differ.field == "numa_node" and differ.subject not in told:
             other = next((f"{value} in {source}" for value, source in differ.values if value != differ.used), "")
             yield _finding(node.by_id[differ.subject], f"but {other}")
+
+
+def _of_cpus(node: Topology, device: Device) -> int | None:
+    """The NUMA node that has exactly the CPUs which the kernel calls local to the device."""
+    cpus = device.pci.local_cpus if device.pci else None
+    return next((n.id for n in node.numa_nodes if cpus and n.cpus == cpus), None)
 
 
 def _of_root(node: Topology, root: str, device: Device) -> int | None:
@@ -54,8 +64,8 @@ def _of_root(node: Topology, root: str, device: Device) -> int | None:
     return max(sorted(set(others)), key=others.count) if others else device.numa_node
 
 
-def _finding(device: Device, what: str) -> Finding:
-    line = device.lines.get("NUMA node") or device.lines.get("header")
+def _finding(device: Device, what: str, seen_in: str = "NUMA node") -> Finding:
+    line = device.lines.get(seen_in) or device.lines.get("NUMA node") or device.lines.get("header")
     return Finding(
         rule=ID,
         name=NAME,
