@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from topocheck.errors import SourceError
+from topocheck.sources.open import mode_of
 from topocheck.sources.reading import printable, reason_of, special_kind
 from topocheck.sources.tar import DamagedTarError, is_tar, members
 from topocheck.sources.unpack import Limited, Reader, Unpacked, head_of, packing_of
@@ -34,7 +35,7 @@ def streams(names: Sequence[str], refused: Refused) -> Iterator[Stream]:
     for name in names:
         if name in ("-", "/dev/stdin"):
             yield from _stdin(refused)
-        elif stat.S_ISDIR(_mode(name)):
+        elif stat.S_ISDIR(mode_of(name, give="reports: files, folders, or - for standard input")):
             yield from _folder(name, refused)
         else:
             yield from _file(name, refused, named=True)
@@ -146,13 +147,3 @@ def _stem(name: str) -> str:
     for suffix in (".gz", ".bz2", ".xz", ".json", ".jsonl", ".ndjson", ".txt"):
         base = base.removesuffix(suffix)
     return printable(base)
-
-
-def _mode(name: str) -> int:
-    if not name:
-        raise SourceError("the name of an input is empty; give reports: files, folders, or - for standard input")
-    try:
-        return Path(name).stat().st_mode
-    except (OSError, ValueError) as error:
-        reason = reason_of(error) if isinstance(error, OSError) else "no such file"
-        raise SourceError(f"{printable(name)}: {reason}; give reports: files, folders, or -") from None

@@ -29,7 +29,7 @@ def open_source(
         return open_live(root=root, budget_s=budget_s, tools=tools)
     if spec in ("-", "/dev/stdin"):
         return _open_stdin()
-    mode = _mode(spec)
+    mode = mode_of(spec)
     if stat.S_ISDIR(mode):
         from topocheck.sources.folder import FolderSource
 
@@ -106,12 +106,12 @@ def _one_text(name: str, stream: _Peeked, packing: str | None) -> Source:
     return TextSource(name, data, cut, [Missing(printable(name), unpacked.problem)] if unpacked.problem else [])
 
 
-def _mode(path: str) -> int:
-    """The kind of file a path leads to; SourceError if it leads nowhere."""
+def mode_of(path: str, *, give: str = "a folder, a file, or - for standard input") -> int:
+    """The kind of file a path leads to; SourceError if it leads nowhere, with what to give instead."""
     if not path:  # pathlib would take it for the current folder
-        raise SourceError("the name of the input is empty; give a folder, a file, or - for standard input")
+        raise SourceError(f"the name of the input is empty; give {give}")
     try:
         return Path(path).stat().st_mode
     except (OSError, ValueError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "no such file"
-        raise SourceError(f"{printable(path)}: {reason}; give a folder, a file, or - for standard input") from None
+        raise SourceError(f"{printable(path)}: {reason}; give {give}") from None
