@@ -275,7 +275,9 @@ def test_exclude_is_one_line_or_nothing():
     assert exclude.render(HEALTHY) == ""
 
 
-@pytest.mark.parametrize("name", [EVIL, "-w", "a b", "a;reboot", "$(reboot)", "a\nb", "", "a,b", "@all", "gpu[1-9]"])
+@pytest.mark.parametrize(
+    "name", [EVIL, "-w", "a b", "a;reboot", "$(reboot)", "a\nb", "", "a,b", "@all", "gpu[1-9]", "n" * 256]
+)
 def test_no_name_becomes_an_option_or_a_second_word(name):
     assert exclude.render(replace(FAULTY, exclude=("gpu003", name))) == "gpu003\n"
     assert " sbatch --exclude=gpu003\n" in shown(replace(FAULTY, exclude=("gpu003", name)))

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -74,6 +75,10 @@ SPOILED = {
     "torn: no findings": lambda line: json.dumps({**json.loads(line), "findings": [{}]}).encode(),
     "torn: a number for a name": lambda line: edited(line, host=17),
     "torn: deep": lambda line: b'{"schema":' + b"[" * 100_000,
+    "torn: a number larger than any": lambda line: re.sub(
+        rb'("achievable_gb_per_s":)[0-9.]+', rb"\g<1>1" + b"0" * 400, line
+    ),
+    "torn: a platform that is no name": lambda line: edited(line, platform={"name": 10**400, "virtual": False}),
     "torn: a number without end": lambda line: b'{"schema":' + b"9" * 100_000 + b"}",
 }
 
@@ -164,7 +169,6 @@ def packed(folder, lines):
     for line in lines:
         (folder / f"{json.loads(line)['host']}.json").write_bytes(line + b"\n")
     (folder / ".gpu0001.json.4711.tmp").write_bytes(lines[0][:999])  # being written now
-    (folder / "empty.json").write_bytes(b"")
     return folder
 
 
@@ -187,6 +191,29 @@ WRAPPED = {
 def test_folders_and_archives(ask, lines, tmp_path, wrap):
     document = ask(WRAPPED[wrap](packed(tmp_path / "folder", lines), tmp_path))
     assert (document["nodes"], document["unread"]) == (12, CLEAN), document["unread_examples"]
+
+
+def test_a_tar_that_is_cut_gives_what_is_in_it(ask, lines, tmp_path):
+    whole = tar_of(packed(tmp_path / "folder", lines), tmp_path / "tar", "w").read_bytes()
+    document = ask(whole[: len(whole) // 2])
+    assert 1 <= document["nodes"] < 12
+    assert any("ends in the middle of a file" in example for example in document["unread_examples"])
+
+
+def test_an_empty_file_is_a_report_of_which_nothing_was_written(ask, lines, tmp_path):
+    (packed(tmp_path / "folder", lines) / "gpu0099.json").write_bytes(b"")
+    document = ask(tmp_path / "folder")
+    assert (document["nodes"], document["unread"]) == (12, unread(torn=1))
+    assert document["unread_examples"][0].endswith("gpu0099.json: empty")
+
+
+def test_a_capture_is_told_before_the_lines_of_its_files(ask, lines, tmp_path):
+    (tmp_path / "capture").mkdir()
+    (tmp_path / "capture/dmesg").write_text("[    0.000000] Linux version 6.8.0\n" * 50)
+    (tmp_path / "capture/manifest.json").write_text('{"schema": "topocheck.capture/1"}')
+    document = ask(b"\n".join(lines), tmp_path / "capture")
+    assert document["unread"] == unread(schema=1, foreign=50)
+    assert "topocheck node --from" in document["unread_examples"][0]
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
@@ -255,6 +282,13 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, lines):
     document = json.loads(out)
     assert (code, document["nodes"], document["unread"]) == (0, 12, unread(foreign=1))
     assert "fifo" in document["unread_examples"][0]
+
+
+def test_what_is_no_time_is_older_than_any(ask, lines):
+    odd = edited(lines[0], time="yesterday", verdict="failed")
+    for both in ([odd, lines[0]], [lines[0], odd]):
+        document = ask(b"\n".join([*both, *lines[1:]]))
+        assert (document["nodes"], document["verdict"], document["unread"]) == (12, "healthy", unread(duplicate=1))
 
 
 def test_a_report_without_a_host_goes_by_its_file_or_label(ask, lines, tmp_path):

@@ -8,7 +8,7 @@ from topocheck.fleet.report import Fleet
 from topocheck.fleet.words import folded
 
 # A report may come from anywhere: what no node can be called never becomes a word of a shell or an option of sbatch.
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
 
 
 def render(fleet: Fleet) -> str:

@@ -27,6 +27,7 @@ _MOST_EXAMPLES = 10
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _ENDS = {b"{": b"}", b"[": b"]"}  # of indented JSON: what it begins with, what its last line is
 _LABEL = re.compile(rb"\s*([\w.-]{1,255}):\s*(?=[{\[])")
+_STARTED = re.compile(rb"\[?\s*\{")
 _BANNER = re.compile(rb"-{3,}\s*$")  # clush -b frames what nodes say
 
 
@@ -54,14 +55,19 @@ class Reading:
     def count(self, what: str, origin: str, why: str) -> None:
         """One line or file more that was no report."""
         self._counts[what] += 1
-        if len(self._examples) < _MOST_EXAMPLES:
+        if what == "schema":  # ours, so the reason helps most
+            self._examples.insert(0, f"{origin}: {why}")
+        elif len(self._examples) < _MOST_EXAMPLES:
             self._examples.append(f"{origin}: {why}")
+        del self._examples[_MOST_EXAMPLES:]
 
     def documents(self, names: Sequence[str]) -> Iterator[Document]:
         """Every report in what was named, in order."""
         for stream in streams(names, lambda name, why: self.count("foreign", printable(name), why)):
             head = _Head(stream)
-            if head.binary:
+            if not head.bytes:
+                self.count("torn", stream.origin, "empty")
+            elif head.binary:
                 self.count("foreign", stream.origin, "binary, not text")
             elif not self._is_listing(head, stream.origin):
                 yield from self._of_lines(head, stream)
@@ -111,7 +117,7 @@ class Reading:
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
-            started = text[:1] in (b"{", b"[")
+            started = _STARTED.match(text)
             why = f"cut off or damaged JSON ({error})" if started else f"no report: {_shown(text)}"
             self.count("torn" if started else "foreign", where, why)
             return

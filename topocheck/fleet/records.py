@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from sys import intern
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 from topocheck.fleet.reading import SCHEMA
 from topocheck.fleet.record import Fault, Kind, NodeRecord, RailPort
 from topocheck.fleet.values import physical, values
+from topocheck.sources.reading import printable
 
 _VERDICTS = ("healthy", "degraded", "failed", "unknown")
 _SEVERITIES = ("error", "warning", "info")
@@ -26,7 +28,7 @@ class Records:
         """The record of a node; `host` is what it goes by where its report names none."""
         try:
             return self._record(document, origin, host)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
             raise ValueError(f"not all of a {SCHEMA} report: {type(error).__name__} {error}") from None
 
     def _record(self, document: Mapping[str, Any], origin: str, host: str) -> NodeRecord:
@@ -39,7 +41,7 @@ class Records:
             raise ValueError(f"verdict {verdict!r}")
         return NodeRecord(
             host=_text(document["host"] or host),
-            time=_text(document["time"]),
+            time=_time(document["time"]),
             origin=origin,
             version=intern(_text(document["version"])),
             verdict=intern(verdict),
@@ -63,7 +65,7 @@ def _kind(document: Mapping[str, Any]) -> Kind:
     """Virtual functions are left out: how many there are is a setting."""
     gpus, nics = physical(document, "gpu"), physical(document, "nic")
     models = " + ".join(sorted({str(g["model"] or g["pci_id"]) for g in gpus if g["model"] or g["pci_id"]}))
-    return Kind(document["platform"]["name"], models or None, len(gpus), len(nics))
+    return Kind(_interned(document["platform"]["name"]), models or None, len(gpus), len(nics))
 
 
 def _fault(finding: Mapping[str, Any], bdfs: Mapping[str, str | None]) -> Fault:
@@ -74,7 +76,7 @@ def _fault(finding: Mapping[str, Any], bdfs: Mapping[str, str | None]) -> Fault:
     if finding["severity"] not in _SEVERITIES:
         raise ValueError(f"severity {finding['severity']!r}")
     return Fault(
-        rule=intern(_text(finding["rule"])),
+        rule=intern(printable(_text(finding["rule"]))),
         name=intern(_text(finding["name"])),
         severity=intern(finding["severity"]),
         device=f"{first}{more}",
@@ -92,7 +94,7 @@ def _port(nic: Mapping[str, Any], port: Mapping[str, Any]) -> RailPort:
         bdf=_interned(nic["bdf"]),
         port=int(port["port"]),
         rail=None if nic["rail"] is None else int(nic["rail"]),
-        guid=port["guid"],
+        guid=_interned(port["guid"]),
         state=_interned(port["state"]),
         link_layer=_interned(port["link_layer"]),
         rate_gbit_per_s=_number(port["rate_gbit_per_s"]),
@@ -118,6 +120,12 @@ def _nics_gb_per_s(document: Mapping[str, Any], nics: list[dict[str, Any]]) -> f
     up = [best.get(nic) for nic, state in compute.items() if state != "down"]
     known = [b for b in up if b is not None]
     return None if not compute or len(known) < len(up) else round(len(known) * min(known, default=0.0), 3)
+
+
+def _time(value: object) -> str:
+    """UTC to the second, in the one form that sorts by age; "", older than all, for what is no time."""
+    text = _text(value)
+    return text if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", text) else ""
 
 
 def _interned(value: object) -> str | None:

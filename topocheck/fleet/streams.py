@@ -132,14 +132,17 @@ def _tar(name: str, stream: Reader, refused: Refused) -> Iterator[Stream]:
 
 
 class _Member:
-    """A file in a tar."""
+    """A file in a tar; what cuts it off is told where the next should begin."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
 
     def read(self, size: int, /) -> bytes:
         """At most so many bytes, none at the end."""
-        return self._read(size)
+        try:
+            return self._read(size)
+        except DamagedTarError:
+            return b""
 
 
 def _stem(name: str) -> str:

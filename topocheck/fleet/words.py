@@ -148,7 +148,8 @@ def left_out_of(job: Job) -> list[tuple[tuple[str, ...], str]]:
 
 def comparison_words(entry: Comparison, most: int | None = None) -> str:
     """How many nodes could be compared, and which stand on one side only."""
-    words = [f"{nodes(entry.nodes)} in both", *([] if entry.changes else ["nothing changed"])]
+    unchanged = [] if entry.changes else ["nothing changed" if entry.nodes else "nothing to compare"]
+    words = [f"{nodes(entry.nodes)} in both", *unchanged]
     words += [f"no report now: {brief(entry.only_then, most)}"] if entry.only_then else []
     words += [f"none then: {brief(entry.only_now, most)}"] if entry.only_now else []
     return "; ".join(words)
