@@ -97,6 +97,26 @@ def one_older_node(net):
     net.odd |= {sim.hca("gpu03", rail): (4, "EDR") for rail in range(8)}
 
 
+def older_half_of_cards(net):
+    """Four nodes of sixteen have older HCAs in half of their slots."""
+    net.cables = sim.rail_optimised(16).cables
+    net.odd |= {sim.hca(host, rail): (4, "EDR") for host in sim.hosts(4) for rail in range(4)}
+
+
+def unit_with_fewer_spines(net):
+    """All its leaves have no cable to the last spine."""
+    _without_spine(net, sim.rail_optimised(units=4))
+
+
+def unit_of_ten_with_fewer_spines(net):
+    _without_spine(net, sim.rail_optimised(2, units=10, ports=120))
+
+
+def _without_spine(net, wide):
+    net.switches = wide.switches
+    net.cables = {a: b for a, b in wide.cables.items() if not (a[0].startswith("leaf-u2") and b[0] == "spine4")}
+
+
 def fewer_cards(net):
     """Four nodes of twenty were bought with half of them."""
     wide = sim.rail_optimised(20)
@@ -146,6 +166,7 @@ def whole_rail_dark(net):
 
 
 SOUND = (
-    storage, half_speed_on_every_node, two_speeds, one_older_node, fewer_cards, slow_management, aggregation, nameless,
+    storage, half_speed_on_every_node, two_speeds, one_older_node, older_half_of_cards, unit_with_fewer_spines,
+    unit_of_ten_with_fewer_spines, fewer_cards, slow_management, aggregation, nameless,
     half_nameless, factory_switches, modular, one_gone_spine, whole_rail_dark,
 )  # fmt: skip

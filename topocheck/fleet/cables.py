@@ -120,18 +120,20 @@ def _counted(device: str) -> tuple[str, int]:
 
 def _slow(group: dict[str, Ports], reports: _Reports) -> Iterator[RailFault]:
     """At a rate below that of most sisters at the same port. A host that is slow at all of several ports has other
-    HCAs, and so have several alike with few ports."""
+    HCAs, and so have several that are slow at the same ones, and several alike with few ports."""
     by_port: dict[Key, list[HostCable]] = {}
     for ports in group.values():
         for key, cable in ports.items():
             by_port.setdefault(key, []).append(cable)
     peers = {key: Peers(cables) for key, cables in by_port.items()}
-    for host, ports in group.items():
-        slow = [key for key, cable in ports.items() if peers[key].outrun(cable)]
-        if len(ports) >= _SEVERAL:
-            slow = slow if len(slow) < len(ports) else []
-        else:
-            slow = [key for key in slow if peers[key].rare(ports[key])]
+    outrun = {host: tuple(k for k, c in sorted(ports.items()) if peers[k].outrun(c)) for host, ports in group.items()}
+    alike = Counter(outrun.values())
+    for host, slow in outrun.items():
+        ports = group[host]
+        if len(slow) == len(ports) >= _SEVERAL:
+            continue
+        if len(ports) < _SEVERAL or (len(slow) > 1 and not few(alike[slow], len(group))):
+            slow = tuple(key for key in slow if peers[key].rare(ports[key]))
         yield from (_slow_fault(host, key, ports[key], peers[key], reports) for key in slow)
 
 

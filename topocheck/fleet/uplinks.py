@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from topocheck.fleet.fabric import Trunk
-from topocheck.fleet.peers import LEAST, Peers, compared, family, fix, most
+from topocheck.fleet.peers import LEAST, Peers, compared, family, few, fix, most
 from topocheck.fleet.report import RailFault
-from topocheck.fleet.tiers import Tree, other_end, port_at
+from topocheck.fleet.tiers import Tree, host_key, other_end, port_at
 
 _SAME = 2  # leaves that lack the same by chance; more were rather built so
 Tiers = tuple[int | None, ...]
@@ -113,12 +113,26 @@ class _Missing:
         if not most(having, len(self.leaves)):
             return
         lacking = {leaf: self._lacking(counts) for leaf, counts in self.counts.items()}
-        alike = Counter(lacking.values())
+        alike: dict[tuple[tuple[str, int], ...], list[str]] = {}
+        for leaf, spines in lacking.items():
+            alike.setdefault(spines, []).append(leaf)
+        planned = {spines for spines, leaves in alike.items() if self._planned(leaves)}
         for leaf, spines in lacking.items():
             missing = total - self.counts[leaf].total()
-            most_missing = total / (2 if alike[spines] <= _SAME else 4)
-            if missing == sum(count for _, count in spines) <= most_missing:
+            most_missing = total / (2 if len(alike[spines]) <= _SAME else 4)
+            if spines not in planned and missing == sum(count for _, count in spines) <= most_missing:
                 yield from (self._fault(leaf, s, self.counts[leaf]) for s, _ in spines if self._is_seen(leaf, s))
+
+    def _planned(self, alike: Sequence[str]) -> bool:
+        """Whether these leaves, which lack the same, were rather built so: they are many, or all that a unit's hosts
+        are on."""
+        if len(alike) <= _SAME:
+            return False
+        if not few(len(alike), len(self.leaves)):
+            return True
+        on: dict[str, int] = Counter(host_key(c) for leaf in alike for c in self.found.cables[leaf])
+        every = Counter(host_key(c) for leaf in self.leaves for c in self.found.cables[leaf])
+        return min(on.values()) > 1 and all(every[host] == count for host, count in on.items())
 
     def _is_seen(self, leaf: str, spine: str) -> bool:
         """Whether both show all their cables, and most leaves have as many to the spine."""
