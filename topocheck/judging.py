@@ -61,6 +61,16 @@ def _judged(link: PcieLink, users: tuple[Device, ...]) -> JudgedLink:
     return JudgedLink(link, owner.id if owner else link.id, owner, users)
 
 
+def lanes(link: PcieLink) -> int:
+    """The width the link runs at, 0 where it was not read."""
+    return link.width or 0
+
+
+def gts(link: PcieLink) -> float:
+    """The speed the link runs at, 0 where it was not read."""
+    return link.speed_gts or 0.0
+
+
 def measurable(judged: JudgedLink) -> bool:
     """Whether the trained width and speed were read at all."""
     link = judged.link

@@ -24,7 +24,9 @@ from topocheck.hardware.pcie import gen_word
 from topocheck.judging import (
     JudgedLink,
     equal_links,
+    gts,
     judged_links,
+    lanes,
     link_evidence,
     link_scenarios,
     link_words,
@@ -61,9 +63,9 @@ def _capped(link: PcieLink) -> bool:
 
 def _one_ended(link: PcieLink) -> bool:
     """Runs below what its own end can, the other end not read; speed counts only where sleep is ruled out."""
-    if link.can_width is None and link.max_width and (link.width or 0) < link.max_width:
+    if link.can_width is None and link.max_width and lanes(link) < link.max_width:
         return True
-    slow = link.max_speed_gts and (link.speed_gts or 0.0) < link.max_speed_gts - _ROUNDING_GTS
+    slow = link.max_speed_gts and gts(link) < link.max_speed_gts - _ROUNDING_GTS
     return bool(link.can_speed_gts is None and slow and not link.asleep)
 
 
@@ -111,7 +113,7 @@ def _unread_finding(node: Topology, j: JudgedLink) -> Finding:
         message=f"{j.subject} runs {link_words(link)} {'at boot' if link.at_boot else 'now'} and can {can}; "
         "degraded or capped is not known, the other end was not read",
         repair="Run lspci -vv as root on the whole machine: reseat if both ends can more, else move the card",
-        evidence=link_evidence(link, "width" if (link.width or 0) < (link.max_width or 0) else "gen"),
+        evidence=link_evidence(link, "width" if lanes(link) < (link.max_width or 0) else "gen"),
         expected_from="its own capability",
         patches=(SetLink(link.id, speed_gts=link.max_speed_gts, width=link.max_width),),
         scenarios=link_scenarios(node, j),

@@ -26,6 +26,7 @@ from topocheck.judging import (
     JudgedLink,
     built,
     equal_links,
+    gts,
     judged_links,
     link_evidence,
     link_scenarios,
@@ -54,7 +55,7 @@ def check(node: Topology) -> Iterator[Answer]:
         can = (j.link.can_speed_gts or 0.0) - _ROUNDING_GTS
         if not measurable(j) or j.link.at_boot:
             continue
-        if not j.link.asleep and (j.link.speed_gts or 0.0) < max(can, _before(node, j) - _ROUNDING_GTS):
+        if not j.link.asleep and gts(j.link) < max(can, _before(node, j) - _ROUNDING_GTS):
             yield _finding(node, j, held=_held(j.link, can))
         elif _held(j.link, can):
             yield _finding(node, j, held=True)
@@ -71,14 +72,14 @@ def _held(link: PcieLink, can: float) -> bool:
 
 def _finding(node: Topology, j: JudgedLink, *, held: bool) -> Finding:
     link, then, both = j.link, _before(node, j), j.link.can_speed_gts or 0.0
-    can, ran_faster = max(both, then), then > (j.link.speed_gts or 0.0) + _ROUNDING_GTS and not j.link.asleep
+    can, ran_faster = max(both, then), then > gts(link) + _ROUNDING_GTS and not link.asleep
     equals = equal_links(node, j)
-    severity, better = severity_by_equals(equals, lambda x: (x.speed_gts or 0.0) > (link.speed_gts or 0.0))
+    severity, better = severity_by_equals(equals, lambda x: gts(x) > gts(link))
     why = f"; Target Link Speed of {link.a} is {link.target_speed_gts:g} GT/s" if held else ""
     peers = f", {better} of {len(equals)} equals run faster" if better else ""
     by_baseline = ran_faster and (severity != "error" or then > both)
     rated = GTS_OF_GEN.get(built(node, j).get("gen", 0), 0.0)
-    by_platform = severity != "error" and not ran_faster and rated > (link.speed_gts or 0.0) + _ROUNDING_GTS
+    by_platform = severity != "error" and not ran_faster and rated > gts(link) + _ROUNDING_GTS
     where = f"both ends can {gen_word(both)}" if both == can else "it ran faster before"
     earlier = node.expected.before(gen_word(then)) if ran_faster else ""
     return Finding(

@@ -25,6 +25,7 @@ from topocheck.judging import (
     built,
     equal_links,
     judged_links,
+    lanes,
     link_evidence,
     link_scenarios,
     link_words,
@@ -45,7 +46,7 @@ def check(node: Topology) -> Iterator[Answer]:
     read = [j for j in judged if measurable(j) and j.link.can_width and not j.link.at_boot]
     yield from unread_links(node, judged, len(read), " at both ends")
     for j in judged:
-        if measurable(j) and not j.link.at_boot and (j.link.width or 0) < max(j.link.can_width or 0, _before(node, j)):
+        if measurable(j) and not j.link.at_boot and lanes(j.link) < max(j.link.can_width or 0, _before(node, j)):
             yield _finding(node, j)
 
 
@@ -56,11 +57,11 @@ def _before(node: Topology, j: JudgedLink) -> int:
 
 def _finding(node: Topology, j: JudgedLink) -> Finding:
     link, then, both = j.link, _before(node, j), j.link.can_width or 0
-    can, ran_wider = max(both, then), then > (j.link.width or 0)
+    can, ran_wider = max(both, then), then > lanes(link)
     equals = equal_links(node, j)
-    severity, better = severity_by_equals(equals, lambda x: (x.width or 0) > (link.width or 0))
+    severity, better = severity_by_equals(equals, lambda x: lanes(x) > lanes(link))
     by_baseline = ran_wider and (severity != "error" or then > both)
-    by_platform = severity != "error" and not ran_wider and built(node, j).get("width", 0) > (link.width or 0)
+    by_platform = severity != "error" and not ran_wider and built(node, j).get("width", 0) > lanes(link)
     seen = "asleep now; " if link.asleep else ""
     peers = f", {better} of {len(equals)} equals run wider" if better else ""
     where = f"both ends can x{both}" if both == can else "it ran wider before"

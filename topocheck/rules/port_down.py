@@ -61,7 +61,7 @@ def _expected(node: Topology, nic: Device, port: RdmaPort) -> bool:
     used = sum(p.state == "active" for n in card for p in n.ports)
     if used == 0:
         return True
-    like = [e for e in equals_of(node, nic) if e.card != nic.card]
+    like = equals_of(node, nic)
     cards = {e.card for e in like}
     return any(sum(p.state == "active" for e in like if e.card == c for p in e.ports) > used for c in cards)
 
@@ -88,7 +88,7 @@ def _finding(node: Topology, nic: Device, down: list[RdmaPort]) -> Finding:
         message=f"{nic.id} {which}is {_words(down[0])} ({cause}){peers}",
         repair=repair,
         evidence=tuple(lines) or tuple(nic.lines.values())[:1],
-        effect="slows" if gpus or node.gpus else "stops",
+        effect="slows" if node.gpus else "stops",
         expected_from=nic.role_from if wanted else "equals" if active else None,
         patches=tuple(SetPort(nic.id, p.port, rate) for p in down),
         scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", g) for g in gpus)),

@@ -43,9 +43,9 @@ def check(node: Topology) -> Iterator[Answer]:
     for nic in counted:
         for port in nic.ports:
             if rising := _rising(port):
-                yield _finding(nic, port, rising, "rose between two readings")
+                yield _finding(nic, port, rising, rose=True)
             elif high := _high(node, nic, port):
-                yield _finding(nic, port, high, f"at least {_TIMES_MEDIAN} times its equals' median, in one reading")
+                yield _finding(nic, port, high, rose=False)
 
 
 def _rising(port: RdmaPort) -> dict[str, int]:
@@ -57,7 +57,7 @@ def _rising(port: RdmaPort) -> dict[str, int]:
 
 
 def _high(node: Topology, nic: Device, port: RdmaPort) -> dict[str, int]:
-    others = [_last(p) for e in equals_of(node, nic) for p in e.ports if p.readings]
+    others = [_last(p) for e in equals_of(node, nic) for p in e.ports]
     found = {}
     for counter, value in _last(port).items():
         known = [o[counter] for o in others if counter in o]
@@ -71,19 +71,21 @@ def _last(port: RdmaPort) -> Mapping[str, int]:
     return {c: values[c] for c in _COUNTERS if values.get(c, _SATURATED) != _SATURATED}
 
 
-def _finding(nic: Device, port: RdmaPort, counts: dict[str, int], how: str) -> Finding:
-    two = len(port.readings) > 1
-    said = ", ".join(f"{counter} {'+' if two else ''}{value}" for counter, value in counts.items())
+def _finding(nic: Device, port: RdmaPort, counts: dict[str, int], *, rose: bool) -> Finding:
+    much = f"at least {_TIMES_MEDIAN} times its equals' median"
+    still = f"{much}, in one reading" if len(port.readings) == 1 else f"{much}, not rising"
+    how = "rose between two readings" if rose else still
+    said = ", ".join(f"{counter} {'+' * rose}{value}" for counter, value in counts.items())
     return Finding(
         rule=ID,
         name=NAME,
-        severity="warning" if two and "rose" in how else "info",
+        severity="warning" if rose else "info",
         subjects=(nic.id,),
         message=f"{nic.id} port {port.port}: {said} ({how})",
         repair="Clean or reseat its cable and transceiver; swap them with a neighbour's and see where the errors go",
         evidence=tuple(line for c in counts if (line := port.lines.get(c))),
         effect="risks",
-        expected_from=None if two else "equals",
+        expected_from=None if rose else "equals",
         readings=len(port.readings),
         patches=(SetField(nic.id, "readings", (), port.port),),
     )

@@ -32,20 +32,21 @@ def check(node: Topology) -> Iterator[Answer]:
         yield NotApplicable("no NIC in the input")
         return
     judged = [n for n in judged_nics(node) if not n.is_vf and n.state == "active"]
-    rated = [n for n in judged if n.rate_gbit_per_s]
-    if not rated:
+    rates = {n.id: n.rate_gbit_per_s for n in judged if n.rate_gbit_per_s}
+    if not rates:
         yield Skip("no rate of an active port in the input")
         return
-    if len(rated) < len(judged):
-        yield Skip(f"{len(rated)} of {len(judged)} active NICs show a rate", partial=True)
-    for nic in rated:
-        faster = [e for e in equals_of(node, nic) if (e.rate_gbit_per_s or 0.0) > (nic.rate_gbit_per_s or 0.0)]
+    if len(rates) < len(judged):
+        yield Skip(f"{len(rates)} of {len(judged)} active NICs show a rate", partial=True)
+    for name, rate in rates.items():
+        nic = node.by_id[name]
+        faster = [rates[e.id] for e in equals_of(node, nic) if e.id in rates and rates[e.id] > rate]
         if faster:
             yield _finding(node, nic, faster)
 
 
-def _finding(node: Topology, nic: Device, faster: list[Device]) -> Finding:
-    best = max(e.rate_gbit_per_s or 0.0 for e in faster)
+def _finding(node: Topology, nic: Device, faster: list[float]) -> Finding:
+    best = max(faster)
     severity: Severity = "error" if len(faster) >= 3 and nic.role == "compute" else "warning"
     gpus = node.gpus_of(nic)
     slow = [p for p in nic.ports if p.state == "active" and (p.rate_gbit_per_s or best) < best]
