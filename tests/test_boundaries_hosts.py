@@ -1,0 +1,377 @@
+"""Where the rules of the host, of NUMA, of NCCL's choice and of GIDs begin and end; whom they pass over, and why."""
+
+from dataclasses import replace
+
+import pytest
+from altered import (
+    alter,
+    answers,
+    board,
+    cards,
+    each,
+    facts_of,
+    found,
+    is_gpu,
+    is_nic,
+    is_rdma,
+    is_state,
+    levels,
+    line,
+    on_switch,
+    repaired,
+    silence,
+    texts,
+    virtual,
+)
+from nodesim.spec import Gpu, HostBridge, Link, Nic, Node, Switch
+
+from topocheck.facts import Gid, Host, Matrix, NumaNode, PciFunction
+from topocheck.model import Scenario
+
+BOARD = facts_of(board())  # GPUs 0-3 and NICs 0-3 on NUMA node 0, the others on node 1
+
+
+def host(**values):
+    """The board's host with other values, as the last of its inputs says."""
+    is_host = [i for i, f in enumerate(BOARD) if isinstance(f, Host)]
+    kept = [replace(f, **{k: None for k in values if getattr(f, k) is not None}) for f in BOARD if isinstance(f, Host)]
+    others = [f for i, f in enumerate(BOARD) if i not in is_host]
+    return [*others, *kept, Host("test", **values, line=line(",".join(values)))]
+
+
+# --- AFF005 cpus-remote: node 0 has CPUs 0-15 and 32-47, node 1 the others
+
+
+@pytest.mark.parametrize(
+    ("cpus", "remote"),
+    [
+        ("0-63", []),
+        ("0,16", []),
+        ("0-15", [4, 5, 6, 7]),
+        ("63", [0, 1, 2, 3]),
+    ],
+)
+def test_cpus_that_a_process_may_run_on(cpus, remote):
+    facts = host(allowed_cpus=cpus)
+    given = found(facts, "AFF005")
+    assert [(f.severity, f.subjects, texts(f)) for f in given] == (
+        [("info", tuple(f"gpu{i}" for i in remote), ["allowed_cpus"])] if remote else []
+    )
+    assert repaired(facts, "AFF005") == []
+
+
+def test_whose_cpus_are_not_asked():
+    nobody = [("no GPU on one of several NUMA nodes with CPUs", None)]
+    assert silence(BOARD, "AFF005") == [("no CPU mask in the input", False)]
+    assert silence(facts_of(cards(2, sockets=1)), "AFF005") == nobody
+    # node 1 is memory of GPUs: it has no CPUs
+    memory = alter(host(allowed_cpus="0-15"), lambda f: isinstance(f, NumaNode), {1: {"cpus": ""}})
+    assert silence(memory, "AFF005") == nobody
+    unplaced = alter([f for f in BOARD if not isinstance(f, Matrix)], is_gpu, each(range(8), numa_node=None))
+    assert silence(unplaced, "AFF005") == nobody
+
+
+# --- AFF004 gpudirect-unavailable
+
+BARE = {"peermem": None, "modules": frozenset({"nvidia", "mlx5_core", "ib_core"})}
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"peermem": True, "open_driver": False}, False),
+        ({**BARE, "open_driver": True, "kernel": "5.12.0"}, False),
+        ({**BARE, "open_driver": True, "kernel": "5.11.9"}, True),
+        ({**BARE, "open_driver": True, "kernel": "6.0.0"}, False),
+        ({**BARE, "open_driver": False, "kernel": "6.8.0"}, True),
+        ({**BARE, "open_driver": False}, True),
+    ],
+)
+def test_ways_to_gpu_memory(values, told):
+    facts = host(**values)
+    given = found(facts, "AFF004")
+    assert [(f.severity, f.price_kind, f.loss_range, f.scenarios) for f in given] == (
+        [("warning", "typical", (0.12, 0.84), (Scenario("node-nics"),))] if told else []
+    )
+    assert silence(facts, "AFF004") == repaired(facts, "AFF004") == []
+    assert all(f.subjects == tuple(f"gpu{i}" for i in range(8)) and f.evidence for f in given)
+
+
+def test_ways_to_gpu_memory_unread():
+    hidden = host(container=True, **BARE, open_driver=False)
+    assert silence(hidden, "AFF004") == [("in a container: the modules are the host's", False)]
+    assert found(hidden, "AFF004") == []
+    without = [f for f in BOARD if not (isinstance(f, Host) and (f.modules or f.open_driver is not None))]
+    both = [("loaded modules not in the input", False)]
+    assert silence(without, "AFF004") == both
+    proprietary = [*without, Host("test", open_driver=False)]
+    assert silence(proprietary, "AFF004") == both
+    driver = [*without, Host("test", modules=BARE["modules"])]
+    assert silence(driver, "AFF004") == [("kernel version and kind of driver not in the input", False)]
+    nobody = [("no GPU with a compute NIC for GPUDirect RDMA", None)]
+    assert silence(facts_of(cards(2)), "AFF004") == nobody
+    assert silence(facts_of(on_switch(*(Nic(f"n{i}", "cx7-ndr", Link()) for i in range(2)))), "AFF004") == nobody
+    assert silence(facts_of(cards(1, nics=1)), "AFF004") == []
+    assert silence(alter(BOARD, is_rdma, each(range(8), efa=True)), "AFF004") == nobody
+
+
+# --- NUM001 numa-unknown
+
+UNKNOWN = {"numa_node": None, "numa_unknown": True}
+
+
+def unnumbered(facts, gpus=(0,), nics=()):
+    """Some devices whose numa_node the kernel gives as -1; no matrix to say another thing."""
+    lines = {"NUMA node": line("NUMA node: -1"), "header": line("header")}
+    facts = [f for f in facts if not isinstance(f, Matrix)]
+    facts = alter(facts, is_gpu, each(list(gpus), **UNKNOWN, lines=lines))
+    return alter(facts, is_nic, each(list(nics), **UNKNOWN, lines=lines))
+
+
+def test_devices_without_a_numa_node():
+    facts = unnumbered(BOARD, (0, 5), (2,))
+    assert levels(facts, "NUM001") == {"gpu0": "warning", "gpu5": "warning", "mlx5_2": "warning"}
+    assert {(f.effect, *texts(f)) for f in found(facts, "NUM001")} == {("none", "NUMA node: -1")}
+    assert levels(virtual(facts), "NUM001") == {"gpu0": "info", "gpu5": "info", "mlx5_2": "info"}
+    assert levels([f for f in facts if not (isinstance(f, Host) and f.virtual is False)], "NUM001")["gpu0"] == "info"
+    assert set(levels(unnumbered(BOARD, range(8)), "NUM001").values()) == {"info"}  # no equal has one
+    assert levels(unnumbered(BOARD, range(7)), "NUM001")["gpu0"] == "warning"  # one has
+
+
+def test_whose_numa_node_is_not_asked():
+    facts = unnumbered(BOARD)
+    one = [f for f in facts if not (isinstance(f, NumaNode) and f.id == 1)]
+    assert answers(one, "NUM001") == answers(facts_of(cards(2, sockets=1)), "NUM001")
+    assert silence(one, "NUM001") == [("one CPU node", None)]
+    none = [f for f in facts if not isinstance(f, NumaNode)]
+    assert silence(none, "NUM001") == [("number of CPU nodes not in the input", False)]
+    assert found(none, "NUM001") == []
+    assert silence([f for f in BOARD if not isinstance(f, NumaNode)], "NUM001") == []
+    # GPU memory is a node without CPUs
+    memory = alter(facts, lambda f: isinstance(f, NumaNode), {1: {"cpus": ""}})
+    assert silence(memory, "NUM001") == [("one CPU node", None)]
+    assert silence(facts_of(board(), "lspci"), "NUM001") == [("no PCI listing with NUMA nodes in the input", False)]
+    only_nics = unnumbered(facts_of(on_switch(*(Nic(f"n{i}", "cx7-ndr", Link()) for i in range(2)))), (), (0,))
+    assert levels(only_nics, "NUM001") == {"mlx5_0": "warning"}
+    assert silence([Host("uname -r", kernel="6.8")], "NUM001") == [("no GPU or NIC in the input", None)]
+
+
+# --- NUM002 numa-disagrees
+
+
+def test_a_device_unlike_the_others_of_its_host_bridge():
+    lines = {"NUMA node": line("NUMA node: 1"), "header": line("header")}
+    facts = alter([f for f in BOARD if not isinstance(f, Matrix)], is_gpu, {0: {"numa_node": 1, "lines": lines}})
+    (finding,) = found(facts, "NUM002")
+    assert (finding.severity, finding.effect, finding.subjects) == ("info", "none", ("gpu0",))
+    assert texts(finding) == ["NUMA node: 1"]
+    # the matrix says 0 as well: told once
+    assert [f.subjects for f in found(alter(BOARD, is_gpu, {0: {"numa_node": 1}}), "NUM002")] == [("gpu0",)]
+    assert found(alter(facts, is_gpu, {0: {"numa_node": 0}}), "NUM002") == []
+
+
+def test_inputs_that_name_two_numa_nodes():
+    # all of its host bridge is on node 0; the matrix says 1
+    matrix = next(i for i, f in enumerate(BOARD) if isinstance(f, Matrix))
+    facts = list(BOARD)
+    rows = dict(facts[matrix].rows)
+    rows["GPU0"] = rows["GPU0"]._replace(numa="1", cpus="16-31")
+    facts[matrix] = replace(facts[matrix], rows=rows)
+    (finding,) = found(facts, "NUM002")
+    assert finding.subjects == ("gpu0",)
+    assert "but 1 in nvidia-smi topo -m" in finding.message
+    rows["GPU0"] = rows["GPU0"]._replace(numa="0", cpus="0-15", gpu_numa="2")  # its memory's node is meant
+    facts[matrix] = replace(facts[matrix], rows=rows)
+    assert answers(facts, "NUM002") == []
+
+
+def test_of_whom_no_numa_node_is_known():
+    blind = [f for f in BOARD if not isinstance(f, Matrix)]
+    blind = alter(alter(blind, is_gpu, each(range(8), numa_node=None)), is_nic, each(range(8), numa_node=None))
+    assert silence(blind, "NUM002") == [("no NUMA node of a GPU or NIC in the input", False)]
+    gpus = alter(facts_of(cards(2), "topo"), is_gpu, each(range(2), numa_node=None))
+    assert silence(gpus, "NUM002") == [("no NUMA node of a GPU or NIC in the input", False)]
+    nics = facts_of(on_switch(*(Nic(f"n{i}", "cx7-ndr", Link()) for i in range(2))), "topo")
+    nics = alter(nics, is_nic, each(range(2), numa_node=None))
+    assert silence(nics, "NUM002") == [("no NUMA node of a GPU or NIC in the input", False)]
+    assert silence([Host("uname -r", kernel="6.8")], "NUM002") == [("no GPU or NIC in the input", None)]
+    # a device alone on its bus agrees with itself
+    alone = Node(bridges=(HostBridge("b0", 1, (Gpu("g0", "l40s", Link(4)),)),))
+    assert answers([f for f in facts_of(alone, "topo") if not isinstance(f, PciFunction) or is_gpu(f)], "NUM002") == []
+
+
+# --- NUM003 numa-balancing-on
+
+
+@pytest.mark.parametrize(("value", "told"), [(0, False), (1, True), (2, False), (3, True)])
+@pytest.mark.parametrize("grace", [False, True])
+def test_numa_balancing(value, told, grace):
+    facts = host(numa_balancing=value)
+    if grace:
+        facts = alter(facts, is_gpu, each(range(8), name="Device 2941", device_id="2941"))
+        facts = alter(facts, is_state, each(range(8), model="NVIDIA GB200", pci_id="10de:2941"))
+    given = found(facts, "NUM003")
+    expected = [("warning" if grace else "info", ["numa_balancing"])] if told else []
+    assert [(f.severity, texts(f)) for f in given] == expected
+    assert [p.value for f in given for p in f.patches] == ([value - 1] if told else [])
+    assert repaired(facts, "NUM003") == []
+
+
+# --- NET007 gid-missing
+
+ROCE = facts_of(board(nic="cx7-roce"))  # link-local and IPv4 GIDs, v1 and v2 each: v2 with IPv4 at index 3
+
+
+def tables(change, of, facts=ROCE):
+    """Some NICs' ports changed."""
+    devices = [f for f in facts if is_rdma(f)]
+    return alter(facts, is_rdma, {i: {"ports": (change(devices[i].ports[0]), *devices[i].ports[1:])} for i in of})
+
+
+def gids(*table):
+    """A port with these GIDs."""
+    return lambda port: replace(port, gids=tuple(Gid(*entry) for entry in table), lines={"gids": line("GIDs")})
+
+
+LOCAL, IPV4 = "fe80:0000:0000:0000:0a00:0001:0002:0003", "0000:0000:0000:0000:0000:ffff:0a01:0001"
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ([(0, LOCAL, "v1"), (1, LOCAL, "v2"), (2, IPV4, "v1"), (3, IPV4, "v2")], None),
+        ([(0, LOCAL, "v1"), (2, IPV4, "v1")], "none of them RoCE v2"),
+        ([(0, LOCAL, "v1"), (1, IPV4, "v2")], "its RoCE v2 IPv4 GID at index 1, its equals at index 3"),
+        ([(0, LOCAL, "v1"), (3, LOCAL, "v2")], "no RoCE v2 GID with an IPv4 address, its equals at index 3"),
+    ],
+)
+def test_a_gid_table_unlike_the_others(table, told):
+    facts = tables(gids(*table), [2])
+    given = found(facts, "NET007")
+    expected = [("warning", "stops", ("mlx5_2",), ["GIDs"])] if told else []
+    assert [(f.severity, f.effect, f.subjects, texts(f)) for f in given] == expected
+    assert all(told in f.message for f in given)
+    assert {f.expected_from for f in given} == ({"equals" if "index" in told else None} if told else set())
+    assert repaired(facts, "NET007") == []
+
+
+@pytest.mark.parametrize(("count", "told"), [(3, 3), (5, 3), (8, 0)])
+def test_how_many_have_their_gid_elsewhere(count, told):
+    # of the equals of each most, and at least half, have it at one index
+    assert len(found(tables(gids((0, LOCAL, "v1"), (5, IPV4, "v2")), range(count)), "NET007")) == told
+
+
+def test_gids_that_are_all_elsewhere_prove_nothing():
+    facts = ROCE
+    for i in range(8):
+        facts = tables(gids((i, IPV4, "v2")), [i], facts)
+    assert found(facts, "NET007") == []
+    two = facts_of(on_switch(*(Nic(f"n{i}", "cx7-roce", Link()) for i in range(2))))
+    assert found(tables(gids((7, IPV4, "v2")), [0], two), "NET007") == []
+    (one,) = found(tables(gids((0, IPV4, "v1")), [0], two), "NET007")  # but v2 is missing whatever others have
+    assert [(gid.number, gid.version) for gid in one.patches[0].value] == [(0, "v1"), (1, "v2")]
+    (one,) = found(tables(gids((0, IPV4, "v1")), [0]), "NET007")
+    assert [(gid.number, gid.version) for gid in one.patches[0].value] == [(0, "v1"), (3, "v2")]
+    (one,) = found(tables(gids((0, IPV4, "v1"), (6, LOCAL, "v2")), [0]), "NET007")
+    assert [gid.number for gid in one.patches[0].value] == [0, 6, 3]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"), [({"state": "down"}, False), ({"state": None}, True), ({"link_layer": "infiniband"}, False)]
+)
+def test_ports_in_use(values, told):
+    old = gids((0, LOCAL, "v1"))
+    facts = tables(lambda port: replace(old(port), **values), range(8))
+    assert len(found(facts, "NET007")) == (8 if told else 0)
+    assert silence(facts, "NET007") == ([] if told else [("no RoCE port in use", None)])
+
+
+def test_gid_tables_unread_and_of_others():
+    unread = gids((0, LOCAL, None), (1, IPV4, None))
+    assert silence(tables(unread, [4]), "NET007") == [("GID table read of 7 of 8 RoCE ports", True)]
+    assert silence(tables(unread, range(8)), "NET007") == [("no GID table in the input", False)]
+    efa = alter(tables(gids((0, LOCAL, "v1")), [4]), is_rdma, {4: {"efa": True}})
+    assert found(efa, "NET007") == []
+    storage = Node(bridges=(*board(nic="cx7-ndr").bridges, HostBridge("b9", 0, (Nic("n9", "cx6dx", Link(4)),))))
+    facts = facts_of(storage)
+    last = sum(map(is_rdma, facts)) - 1
+    assert found(tables(gids((0, LOCAL, "v1")), [last], facts), "NET007") == []
+
+
+# --- AFF006 nccl-picks-other-nic
+
+
+def environ(hca, facts=BOARD):
+    return [*facts, Host("environ", nccl_environ=(("NCCL_IB_HCA", hca),), line=line(f"NCCL_IB_HCA={hca}"))]
+
+
+@pytest.mark.parametrize(
+    ("hca", "left_out"),
+    [
+        ("mlx5", []),
+        ("^mlx5_3", ["gpu3"]),
+        ("=mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4,mlx5_5,mlx5_6", ["gpu7"]),
+        ("mlx5_0,mlx5_1", [f"gpu{i}" for i in range(2, 8)]),
+    ],
+)
+def test_nics_that_a_variable_leaves_out(hca, left_out):
+    facts = environ(hca)
+    warnings = [f for f in found(facts, "AFF006") if f.severity == "warning"]
+    assert [f.subjects for f in warnings] == ([tuple(left_out)] if left_out else [])
+    for finding in warnings:
+        assert finding.scenarios == tuple(Scenario("gpu-nic", gpu) for gpu in left_out)
+        assert (finding.price_kind, finding.loss_range) == ("typical", (0.30, 0.55))
+        assert texts(finding) == [f"NCCL_IB_HCA={hca}"]
+        assert finding.patches[0].value == {}
+    assert repaired(facts, "AFF006") == []
+    assert [f for f in found(facts, "AFF006") if f.severity == "info"] == []  # one cause is told once
+
+
+def test_a_nic_that_is_down_is_left_out_by_nobody():
+    facts = environ("^mlx5_3")
+    down = tables(lambda port: replace(port, state="down", physical="disabled"), [3], facts)
+    assert [f for f in found(down, "AFF006") if f.severity == "warning"] == []
+
+
+def test_whose_choice_is_not_asked():
+    assert silence(BOARD, "AFF006") == [("no NCCL_* variable in the input", False)]
+    assert silence(environ("mlx5", facts_of(cards(2))), "AFF006") == [("no NIC in the input", None)]
+    efa = environ("mlx5", alter(BOARD, is_rdma, each(range(8), efa=True)))
+    assert silence(efa, "AFF006") == [("EFA's plugin chooses, not NCCL", None)]
+    one_efa = environ("mlx5", alter(BOARD, is_rdma, {0: {"efa": True}}))
+    assert silence(one_efa, "AFF006") == []
+    unnamed = environ("mlx5", facts_of(board(), "rdma", "topo"))
+    assert silence(unnamed, "AFF006") == [("no RDMA name of a NIC in the input", False)]
+
+
+def chain(*nics_of):
+    """A GPU on a switch each, with these NICs; all switches below one host bridge."""
+    switches = tuple(
+        Switch(f"s{i}", (Gpu(f"g{i}", "h100-pcie", Link()), *nics), Link()) for i, nics in enumerate(nics_of)
+    )
+    return facts_of(Node(bridges=(HostBridge("b0", 0, switches),)))
+
+
+def test_a_choice_that_is_doubled():
+    # two GPUs on one switch with two NICs, of which one is faster: both take it
+    fast, slow = Nic("n0", "cx7-ndr", Link()), Nic("n1", "cx7-ndr", Link())
+    facts = facts_of(on_switch(*(Gpu(f"g{i}", "h100-pcie", Link()) for i in range(2)), fast, slow))
+    assert found(environ("mlx5", facts), "AFF006") == []
+    slower = environ("mlx5", tables(lambda port: replace(port, rate_gbit_per_s=100.0), [1], facts))
+    (info,) = found(slower, "AFF006")
+    assert (info.severity, info.subjects) == ("info", ("gpu0", "gpu1"))
+    assert "though each GPU has a NIC of its own" in info.message
+    assert texts(info)[0].split()[0] == "GPU0"
+
+
+def test_a_choice_that_is_farther():
+    # gpu1's own NIC runs at a tenth of gpu0's: NCCL counts bandwidth before distance
+    facts = chain([Nic("n0", "cx7-ndr", Link())], [Nic("n1", "cx7-ndr", Link())])
+    assert found(environ("mlx5", facts), "AFF006") == []
+    slower = environ("mlx5", tables(lambda port: replace(port, rate_gbit_per_s=40.0), [1], facts))
+    (info,) = found(slower, "AFF006")
+    assert (info.severity, info.subjects) == ("info", ("gpu1",))
+    assert "farther than the GPU's own NIC" in info.message
+    assert texts(info)[0].split()[0] == "GPU1"
+    down = environ("mlx5", tables(lambda port: replace(port, state="down", physical="disabled"), [1], facts))
+    assert [f.subjects for f in found(down, "AFF006")] == [("gpu0", "gpu1")]  # both take the one that is up
