@@ -39,7 +39,8 @@ ALL = hosts(*range(1, 129))
 HEALTHY = Fleet(
     version="1.0.0", time="2026-11-20T03:04:05Z", verdict="healthy", reason="no fault in 128 nodes", hosts=ALL,
     verdicts={"healthy": ALL}, kinds=((HGX, 128),), groups=(), unlike=(), rails=Rails("no leaf is known of any port"),
-    missing=(), unexpected=(), exclude=(), unread=Unread(), versions=("1.0.0",), skipped=(("NET003", 128), ("P2P003", 12)),
+    missing=(), unexpected=(), exclude=(), unread=Unread(), versions=("1.0.0",),
+    skipped=(("NET003", 128), ("P2P003", 12)),
 )  # fmt: skip
 EMPTY = replace(
     HEALTHY, verdict="unknown", reason="no report was read", hosts=(), verdicts={}, kinds=(), versions=(),
