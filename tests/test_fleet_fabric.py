@@ -157,6 +157,15 @@ def test_a_cut_listing_accuses_nobody_falsely(fault):
         assert set(judged(text[:length])) <= {whole}, text[:length][-200:]
 
 
+@pytest.mark.parametrize("head", ["", 'Switch\t40 "S-02ba', 'Rt\t1 "R-02badc0ffe00ff00"\t# "router"'])
+def test_cables_of_a_record_whose_head_is_damaged_are_not_another_switchs(head):
+    lines = sim.rail_optimised(units=2).listing().split("\n")
+    heads = [i for i, line in enumerate(lines) if line.startswith("Switch")]
+    assert len(heads) == 20
+    for at in heads:
+        assert judged("\n".join([*lines[:at], head, *lines[at + 1 :]])) == []
+
+
 def judged(*texts, nodes=()):
     """Faults of cables, by rule and what is named first."""
     listings = [found for text in texts if (found := listing(text, "")) is not None]

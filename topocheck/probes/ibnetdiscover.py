@@ -43,6 +43,7 @@ _ON_CA = re.compile(
     rf'\[(\d{{1,3}})\]\(([0-9a-f]{{1,16}})\)\s+"S-([0-9a-f]{{8,16}})"{_PORT}\s*'
     rf'#\s*lid\s+(\d{{1,5}})\s+lmc\s+\d{{1,2}}\s+"([^"]{{0,200}})"(?:\s+lid\s+\d{{1,5}}\s+{_SPEED})?'
 )
+_NEXT = ("vendid=", "devid=", "sysimgguid=", "switchguid=", "caguid=", "rtguid=", "Switch", "Ca", "Rt")
 _END = r"(CA|SW)\s+(\d{1,5})\s+(\d{1,3}) 0x([0-9a-f]{16})"
 _PAIR = re.compile(
     rf"{_END}\s+(\d{{1,2}})x\s+(\S{{1,12}})\s+-\s+{_END}\s+\( ?'([^']{{0,200}})' - '([^']{{0,200}})' ?\)"
@@ -62,21 +63,24 @@ def parse(text: str) -> Iterable[Fact]:
 
 
 def links(text: str) -> Iterator[Link]:
-    """Every line that is a cable between CA and switch or two switches."""
+    """Every line that is a cable between CA and switch or two switches; those of a record whose head is not there are
+    nobody's."""
     switch: tuple[str, str] | None = None  # the record's GUID and name
-    ca = ""
+    ca: str | None = None
     for line in lines(text):
         if line.text[0] == "[":
             if switch and (match := _ON_SWITCH.match(line.text)):
                 yield _on_switch(*switch, match, line)
-            elif not switch and (match := _ON_CA.match(line.text)):
+            elif ca is not None and (match := _ON_CA.match(line.text)):
                 yield _on_ca(ca, match, line)
         elif match := _SWITCH.match(line.text):
-            switch = (match[1], match[2])
+            switch, ca = (match[1], match[2]), None
         elif match := _CA.match(line.text):
             switch, ca = None, match[1]
         elif match := _PAIR.match(line.text):
             yield _pair(match, line)
+        elif line.text.startswith(_NEXT):
+            switch = ca = None
 
 
 def _on_switch(guid: str, name: str, match: re.Match[str], line: Line) -> Link:
