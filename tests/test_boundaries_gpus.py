@@ -22,7 +22,7 @@ from altered import (
 )
 from nodesim.spec import Gpu, Link, Nic
 
-from topocheck.facts import Evidence, Host, LogEvent
+from topocheck.facts import Evidence, Host, LogEvent, Matrix, NvlinkGpu, P2pMatrix
 
 GIB = 1 << 30
 MEMORY = 81559 << 20  # of an H100
@@ -76,6 +76,15 @@ def test_bar1_against_memory_and_equals(small, size, expected_from):
 )
 def test_bar1_by_peers(node, size, expected):
     assert levels(states({"bar1_bytes": size}, [0], facts_of(node)), "PCI008") == expected
+
+
+def test_bar1_by_one_input():
+    small = functions({"bar1_bytes": 256 << 20}, [3], states({"bar1_bytes": 256 << 20}, [3]))
+    (whole,) = found(small, "PCI008")
+    assert "has a BAR1 of 256 MiB, less than its memory of 81559 MiB" in whole.message
+    (unsized,) = found([f for f in small if not is_state(f)], "PCI008")  # no input tells its memory
+    assert "less than the 131072 MiB of its equals" in unsized.message
+    assert levels([f for f in small if not is_gpu(f)], "PCI008") == {"gpu3": "warning"}
 
 
 def test_bar1_unread_and_of_a_vgpu():
@@ -157,6 +166,42 @@ def test_unread_settings():
     assert silence(facts_of(cards(2)), "GPU002") == []
     words = found(states({"mig": True}, [2]), "GPU002")[0].message
     assert "MIG mode on, 7 of 7 equals off" in words
+    words = found(states({"vbios": "96.01"}, [2]), "GPU002")[0].message
+    assert "VBIOS 96.01, 7 of 7 equals 96.00.74.00.11" in words
+    assert levels(states({"ecc": False}, [0], facts_of(cards(3))), "GPU002") == {"gpu0": "info"}
+
+
+UNLISTED = [f for f in BOARD if not is_state(f)]
+
+
+@pytest.mark.parametrize("rule", ["GPU002", "GPU005", "GPU006"])
+def test_gpus_that_only_the_bus_tells_of(rule):
+    assert [partial for _, partial in silence(UNLISTED, rule)] == [False]
+    assert found(UNLISTED, rule) == []
+
+
+# What one input says without a line: the finding stands, with nothing to show
+UNLINED = [
+    ("PCI008", {"bar1_bytes": GIB}, {"bar1_bytes": GIB}),
+    ("GPU002", {"power_limit_w": 500.0}, {}),
+    ("GPU003", {}, {"driver": None}),
+    ("GPU005", {"remap_failed": True}, {}),
+    ("GPU006", {"slowdowns": frozenset({"HW Slowdown"})}, {}),
+    ("NVL005", {"fabric_state": "Failed"}, {}),
+]
+
+
+@pytest.mark.parametrize(("rule", "state", "function"), UNLINED)
+def test_a_finding_without_a_line_shows_none(rule, state, function):
+    facts = functions({**function, "lines": {}}, [2], states({**state, "lines": {}}, [2]))
+    assert [(f.subjects, f.evidence) for f in found(facts, rule)] == [(("gpu2",), ())]
+
+
+def test_a_gpu_on_the_bus_that_the_driver_does_not_list():
+    last = [f.bdf for f in BOARD if is_gpu(f)][7]
+    counted = [f for f in BOARD if not isinstance(f, (Matrix, P2pMatrix, NvlinkGpu))]
+    facts = [f for f in counted if not (is_state(f) and f.bdf == last)]
+    assert levels(functions({"driver": None}, [7], facts), "GPU003") == {last: "error"}
 
 
 # --- GPU003 driver-unusable
@@ -264,6 +309,7 @@ def event(kind, number, at):
         ([event("aer", 79, 9)], True),
         ([event("xid", 79, 9), event("driver-load", None, 10)], True),  # of before the load
         ([event("driver-load", None, 8), event("xid", 120, 9)], False),
+        ([event("driver-load", None, 1), event("xid", 79, None)], True),  # no line tells that it is of after the load
     ],
 )
 def test_a_driver_that_does_not_answer(events, told):

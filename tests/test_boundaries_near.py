@@ -6,7 +6,7 @@ from altered import virtual as as_vm
 from nodesim.spec import Gpu, HostBridge, Link, Nic, Node, Switch
 
 from topocheck.build import build
-from topocheck.facts import Matrix
+from topocheck.facts import Host, Matrix
 from topocheck.model import Scenario
 from topocheck.patches import AddNic, MoveNic
 
@@ -28,6 +28,14 @@ def served(near, total, *, numa=0, far=True, **values):
     bridges = [HostBridge(f"b{i}", 0 if i < near else numa, (gpu(i, *[nic(i)] * (i < near)),)) for i in range(total)]
     roots = [HostBridge(f"f{i}", 0, (nic(i),)) for i in range(near, total)] if far else []
     return facts_of(Node(bridges=(*bridges, *roots), **values))
+
+
+ROOTS = tuple(HostBridge(f"f{i}", 0, (nic(i),)) for i in range(4))
+
+
+def repairs(finding):
+    """Its patches with their kind: two kinds may hold the same words."""
+    return [(type(patch), *patch) for patch in finding.patches]
 
 
 def grace(facts):
@@ -60,13 +68,13 @@ def test_how_many_have_a_nic_on_their_switch(near, total, expected):
 
 def test_a_far_nic_is_to_be_moved_and_a_missing_one_to_be_added():
     (moved,) = found(served(3, 4), "AFF002")
-    assert moved.patches == (MoveNic("gpu3", "mlx5_3"),)
+    assert repairs(moved) == [(MoveNic, "gpu3", "mlx5_3")]
     assert moved.scenarios == (Scenario("gpu-nic", "gpu3"),)
     assert (moved.price_kind, moved.loss_range, moved.expected_from) == ("typical", (0.30, 0.55), "equals")
     assert moved.covers == {"gpu3"}
     assert texts(moved)[0].split()[0] == "GPU3"
     (added,) = found(served(3, 4, far=False), "AFF002")
-    assert added.patches == (AddNic("gpu3", "mlx5_0"),)
+    assert repairs(added) == [(AddNic, "gpu3", "mlx5_0")]
     assert added.repair.startswith("Add")
 
 
@@ -76,6 +84,19 @@ def test_alike_for_all_is_one_note():
     assert info.covers == {f"gpu{i}" for i in range(4)}
     assert [text.split()[0] for text in texts(info)] == ["GPU0"]
     assert info.repair.startswith("As built")
+    # two of them on the socket without NICs: at SYS
+    two = facts_of(Node(bridges=tuple(HostBridge(f"b{i}", i // 2, (gpu(i),)) for i in range(4)) + ROOTS))
+    assert "nearer than NODE:" in found(two, "AFF002")[0].message
+
+
+@pytest.mark.parametrize(("product", "gpu_nic_class"), [("NVIDIA DGXH100", "PXB"), ("a board of ours", None)])
+def test_alike_for_all_though_the_platform_has_them_nearer(product, gpu_nic_class):
+    eight = tuple(HostBridge(f"b{i}", 0, (Switch(f"s{i}", (Gpu(f"g{i}", "h100", Link()),), Link()),)) for i in range(8))
+    roots = tuple(HostBridge(f"f{i}", 0, (nic(i),)) for i in range(8))
+    facts = [*facts_of(Node(bridges=(*eight, *roots), fabric="nvswitch")), Host("dmi", product=product)]
+    (info,) = found(facts, "AFF002")
+    assert info.expected_from == ("platform" if gpu_nic_class else None)
+    assert info.repair.startswith("Look for" if gpu_nic_class else "As built")
 
 
 def test_on_grace_the_nearest_is_on_its_cpu():
@@ -107,6 +128,7 @@ def test_without_places_nothing_is_near_or_far():
     [
         (3, 4, {"gpu3": "warning"}),
         (2, 4, {"gpu2": "warning", "gpu3": "warning"}),
+        (1, 3, {"gpu1": "info", "gpu2": "info"}),
         (1, 4, {"gpu1": "info", "gpu2": "info", "gpu3": "info"}),
         (0, 4, {f"gpu{i}": "info" for i in range(4)}),
         (4, 4, {}),
@@ -124,7 +146,7 @@ def test_numa_nodes_of_one_socket():
 
 def test_what_is_said_of_a_remote_nic():
     (moved,) = found(served(3, 4, numa=1), "AFF001")
-    assert moved.patches == (MoveNic("gpu3", "mlx5_3"),)
+    assert repairs(moved) == [(MoveNic, "gpu3", "mlx5_3")]
     assert (moved.price_kind, moved.loss_range, moved.expected_from) == ("typical", (0.35, 0.55), "equals")
     assert (moved.covers, moved.scenarios) == ({"gpu3"}, (Scenario("gpu-nic", "gpu3"),))
     assert moved.confidence == "high"
@@ -132,7 +154,7 @@ def test_what_is_said_of_a_remote_nic():
     assert by_tree.confidence == "medium"
     assert len(texts(by_tree)) == 2  # where each of the two is
     (added,) = found(served(3, 4, numa=1, far=False), "AFF001")
-    assert added.patches == (AddNic("gpu3", "mlx5_0"),)
+    assert repairs(added) == [(AddNic, "gpu3", "mlx5_0")]
     assert added.repair.startswith("Add")
 
 
@@ -167,7 +189,7 @@ def shared(*children, far=1):
 def test_two_gpus_on_the_only_nic_of_their_switch():
     (finding,) = found(shared(*PAIR, nic(0)), "AFF003")
     assert (finding.severity, finding.subjects) == ("warning", ("gpu1", "gpu0"))
-    assert finding.patches == (MoveNic("gpu1", "mlx5_1"),)
+    assert repairs(finding) == [(MoveNic, "gpu1", "mlx5_1")]
     assert finding.scenarios == (Scenario("node-nics"), Scenario("gpu-nic", "gpu1"))
     assert (finding.price_kind, finding.expected_from, finding.covers) == ("computed", "equals", {"gpu1"})
     assert texts(finding)[0].split()[0] == "GPU1"

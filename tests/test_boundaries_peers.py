@@ -11,6 +11,7 @@ from altered import (
     found,
     is_downstream,
     is_gpu,
+    is_nic,
     is_state,
     levels,
     line,
@@ -51,6 +52,7 @@ def test_two_gpus_below_ports_that_redirect():
         assert finding.covers == {"gpu0", "gpu1"}
         assert texts(finding) == ["ACSCtl: ReqRedir+"]
         (patch,) = finding.patches
+        assert "ACS redirect (CmpltRedir, ReqRedir)" in finding.message
         assert (patch.field, patch.value) == ("acs_ctl", ON - {"ReqRedir", "CmpltRedir"})
     assert repaired(facts, "P2P002") == []
 
@@ -107,13 +109,16 @@ NESTED = on_switch(A100[0], Switch("s1", NICS[:1], Link()))
     ],
 )
 def test_who_meets_in_the_switch_of_a_port(node, of, expected):
-    assert [s for f in found(ports(node, ON, of), "P2P002") for s in f.subjects] == expected
+    facts = ports(node, ON, of)
+    assert [s for f in found(facts, "P2P002") for s in f.subjects] == expected
+    assert silence(facts, "P2P002") == []
 
 
-def test_a_virtual_function_is_judged_by_its_physical_one():
-    facts = ports(cards(1, nics=1), ON)
-    whole = levels(facts, "P2P002")
-    assert set(whole) == {"gpu0", "mlx5_0"}
+def test_a_virtual_function_is_nobodys_partner():
+    name = "MT2892 Family [ConnectX-6 Dx Virtual Function]"
+    facts = alter(ports(cards(2, nics=1), ON), is_nic, {0: {"device_id": "101e", "name": name}})
+    assert set(levels(facts, "P2P002")) == {"gpu0", "gpu1"}
+    assert found(alter(ports(cards(1, nics=1), ON), is_nic, {0: {"device_id": "101e", "name": name}}), "P2P002") == []
 
 
 @pytest.mark.parametrize(
@@ -172,6 +177,7 @@ def test_types_of_iommu_groups(kind, told):
         [(("gpu0", "gpu1"), "warning", "corrupts", [kind])] if told else []
     )
     assert [f.covers for f in given] == ([{"gpu0", "gpu1"}] if told else [])
+    assert all(f"by the IOMMU ({kind}):" in f.message for f in given)
     assert repaired(facts, "P2P003") == []
     assert [partial for _, partial in silence(facts, "P2P003")] == ([False] if kind is None else [])
 

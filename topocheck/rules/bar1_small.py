@@ -35,7 +35,7 @@ def check(node: Topology) -> Iterator[Answer]:
     elif len(read) < len(gpus):
         yield Skip(f"BAR1 read of {len(read)} of {len(gpus)} GPUs", partial=bool(read))
     for gpu in read:
-        if finding := _finding(node, gpu):
+        if (size := _bar1(gpu)) and (finding := _finding(node, gpu, size)):
             yield finding
 
 
@@ -43,16 +43,15 @@ def _bar1(gpu: Device) -> int | None:
     return (gpu.gpu.bar1_bytes if gpu.gpu else None) or (gpu.pci.bar1_bytes if gpu.pci else None)
 
 
-def _finding(node: Topology, gpu: Device) -> Finding | None:
-    size = _bar1(gpu) or 0
-    memory = (gpu.gpu.memory_bytes if gpu.gpu else None) or 0
+def _finding(node: Topology, gpu: Device, size: int) -> Finding | None:
+    memory = gpu.gpu.memory_bytes if gpu.gpu else None
     equals = equals_of(node, gpu)
-    larger = [b for e in equals if (b := _bar1(e) or 0) > size]
+    larger = [b for e in equals if (b := _bar1(e)) and b > size]
     odd = enough(len(larger), len(equals))
-    short = bar1_covers_memory(gpu.part) and size < memory
+    short = memory and size < memory and bar1_covers_memory(gpu.part)
     if not short and not odd:
         return None
-    than = f"its memory of {memory // _MIB} MiB" if short else f"the {max(larger) // _MIB} MiB of its equals"
+    than = f"its memory of {memory // _MIB} MiB" if memory and short else f"the {max(larger) // _MIB} MiB of its equals"
     alone = len(node.gpus) < 2 and not node.nics
     return Finding(
         rule=ID,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from topocheck.facts import GpuState
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import Device, Topology
 
@@ -31,7 +32,7 @@ def check(node: Topology) -> Iterator[Answer]:
     if len(read) < len(node.gpus):
         yield Skip(f"memory errors read of {len(read)} of {len(node.gpus)} GPUs (nvidia-smi -q)", partial=bool(read))
     for gpu in read:
-        if finding := _finding(gpu):
+        if gpu.gpu and (finding := _finding(gpu, gpu.gpu)):
             yield finding
 
 
@@ -42,11 +43,8 @@ def _read(gpu: Device) -> bool:
     )
 
 
-def _finding(gpu: Device) -> Finding | None:
+def _finding(gpu: Device, state: GpuState) -> Finding | None:
     """The worst that is said of one GPU."""
-    state = gpu.gpu
-    if state is None:
-        return None
     severity: Severity
     if state.remap_failed:
         severity, said, key = "error", "could not remap a bad memory row: no spare is left there", "remap_failed"

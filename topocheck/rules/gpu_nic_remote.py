@@ -34,18 +34,11 @@ def check(node: Topology) -> Iterator[Answer]:
         yield silence
         return
     served = services(node)
-    remote = [s for s in served if _remote(node, s)]
+    remote = [s for s in served if all(on_other_socket(node, s.gpu, n) for n in s.nearest)]
     near = [s for s in served if any(on_other_socket(node, s.gpu, n) is False for n in s.nearest)]
     severity: Severity = "warning" if 2 * len(near) >= len(node.gpus) else "info"
     for service in remote:
-        if not (service.gpu.part and service.gpu.part.c2c and service.cls == "NODE"):
-            yield _finding(node, service, severity)
-
-
-def _remote(node: Topology, service: Service) -> bool:
-    if service.local:
-        return False
-    return all(on_other_socket(node, service.gpu, nic) for nic in service.nearest)
+        yield _finding(node, service, severity)
 
 
 def _finding(node: Topology, service: Service, severity: Severity) -> Finding:
