@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 import time
 from collections.abc import Callable
@@ -10,6 +12,7 @@ import nodes
 import pytest
 
 from topocheck.check import check
+from topocheck.sources.hosts import of_one_host
 from topocheck.sources.pasted import unpasted
 
 CAPTURE = nodes.healthy("hgx-h100")
@@ -25,6 +28,10 @@ def fenced() -> str:
 
 def each(line: Callable[[str], str], text: str | None = None) -> str:
     return "".join(f"{line(one)}\n" for one in (text or fenced()).splitlines())
+
+
+def numbered(form: str) -> str:
+    return "".join(form.format(number, line) + "\n" for number, line in enumerate(fenced().splitlines(), 1))
 
 
 PASTED = {
@@ -43,6 +50,34 @@ PASTED = {
     "colours spelled": lambda: re.sub(r"((?:GPU|NIC)\d+)", "^[[4m\\1^[[0m", fenced()),
     "kubectl": lambda: each(lambda line: f"[pod/worker-0/main] 2026-11-15T03:04:05.123456Z {line}"),
     "mpirun": lambda: each(lambda line: f"[1,0]<stdout>:{line}"),
+    "mpirun 5": lambda: each(lambda line: f"[prterun-gpu017-4711@1,0]<stdout>: {line}"),
+    "torchrun": lambda: each(lambda line: f"[default0]:{line}"),
+    "pdsh": lambda: each(lambda line: f"gpu017: {line}"),
+    "srun -l": lambda: each(lambda line: f"0: {line}"),
+    "compose": lambda: each(lambda line: f"worker-1  | {line}"),
+    "grep": lambda: each(lambda line: f"ticket.txt:{line}"),
+    "grep -n": lambda: numbered("{}:{}"),
+    "cat -n": lambda: numbered("{:6}\t{}"),
+    "syslog": lambda: each(lambda line: f"Nov 15 03:04:05 gpu017 collect[4711]: {line}"),
+    "journal": lambda: each(lambda line: f"2026-11-15T03:04:05+00:00 gpu017 collect[4711]: {line}"),
+    "times": lambda: each(lambda line: f"[2026-11-15 03:04:05] {line}"),
+    "a log": lambda: each(lambda line: f"2026-11-15 03:04:05,123 - INFO - {line}"),
+    "a log with brackets": lambda: each(lambda line: f"[2026-11-15 03:04:05,123] [INFO] {line}"),
+    "a log without times": lambda: each(lambda line: f"INFO:root:{line}"),
+    "docker": lambda: each(lambda line: json.dumps({"log": f"{line}\n", "stream": "stdout", "time": "2026"})),
+    "Ansible": lambda: '"out.stdout_lines": [\n' + each(lambda line: f"    {json.dumps(line)},") + "]\n",
+    "HTML": lambda: f"<html><body><pre>{html.escape(fenced())}</pre></body></html>",
+    "breaks": lambda: "<p>" + each(lambda line: f"{line}<br/>") + "</p>",
+    "backslashes": lambda: each(lambda line: f"{line}\\"),
+    "a window's border": lambda: each(lambda line: f"\u2502 {line:120} \u2502"),
+    "zero-width": lambda: each(lambda line: f"\u200b{line}\u200b"),
+    "all blanks hard": lambda: fenced().replace(" ", "\u00a0"),
+    "broken hard blanks": lambda: fenced().replace("  ", "\u00c2\u00a0 "),
+    "dashes": lambda: fenced().replace("-", "\u2013"),
+    "quotes": lambda: fenced().replace("'", "\u2019").replace('"', "\u201d"),
+    "colours without their escape": lambda: re.sub(r"((?:GPU|NIC)\d+)", "[4m\\1[0m", fenced()),
+    "script": lambda: "\x1b[?2004l\r" + fenced().replace("\n", "\x1b[K\r\n") + "\x1b]0;root@gpu017\x07",
+    "old Mac": lambda: fenced().replace("\n", "\r"),
     "Ray": lambda: each(lambda line: f"(Worker pid=4711, ip=192.0.2.7) {line}"),
 }
 
@@ -88,6 +123,34 @@ def test_of_two_hosts_in_one_text_only_the_first_is_read(tmp_path):
     assert (len(node.gpus), {nic.state for nic in node.nics}) == (8, {"unknown"})
 
 
+TWO = {
+    "pdsh": lambda host, text: each(lambda line: f"{host}: {line}", text),
+    "Ansible": lambda host, text: f"{host} | CHANGED | rc=0 >>\n{text}",
+    "dshbak": lambda host, text: f"----------------\n{host}\n----------------\n{text}",
+}
+
+
+@pytest.mark.parametrize("how", TWO)
+def test_of_two_hosts_marked_as_tools_mark_them_only_the_first_is_read(how, tmp_path):
+    texts = [("gpu017", OUTPUTS["nvidia-smi_topo_-m"]), ("gpu018", OUTPUTS["ibstat"])]
+    (tmp_path / "two.txt").write_text("".join(TWO[how](host, text) for host, text in texts))
+    report, node = check(str(tmp_path / "two.txt"))
+    (gap,) = report.gaps
+    assert "of two hosts: only what gpu017 printed is read; give gpu018's output by itself" in gap.reason
+    assert (len(node.gpus), {nic.state for nic in node.nics}) == (8, {"unknown"})
+
+
+def test_the_lines_of_two_hosts_are_told_apart_where_they_are_mixed(tmp_path):
+    matrix, other = OUTPUTS["nvidia-smi_topo_-m"], OUTPUTS["nvidia-smi_topo_-m"].replace("NV18", "SYS ")
+    pairs = zip(matrix.splitlines(), other.splitlines(), strict=True)
+    (tmp_path / "two.txt").write_text("".join(f"gpu017: {one}\ngpu018: {two}\n" for one, two in pairs))
+    report, node = check(str(tmp_path / "two.txt"))
+    assert {node.pair_class("gpu0", f"gpu{i}") for i in range(1, 8)} == {"NV18"}
+    assert [gap.reason for gap in report.gaps] == [
+        "lines of two hosts: only what gpu017 printed is read; give gpu018's output by itself"
+    ]
+
+
 def test_the_kernels_own_times_and_a_documents_entities_stay():
     for text in (
         "[    9.100000] nvidia: loaded\n" * 5,
@@ -96,13 +159,41 @@ def test_the_kernels_own_times_and_a_documents_entities_stay():
         '<?xml version="1.0"?><topology><info value="a &lt; b"/></topology>\n',
         "node-a:100:200 [0] NCCL INFO x\n" * 5,
         "> one quoted line\nof three\nonly\n",
+        OUTPUTS["numactl_-H"],
+        "  1:  20  10  20\n  2:  20  20  10\n" + "  3:  20  20  20\n",
+        "\t\tLnkSta:\tSpeed 16GT/s, Width x16\n" * 9,
+        "NVRM: Xid (PCI:0000:1b:00): 79\n" * 9,
+        "# export NCCL_IB_DISABLE=1\n" * 9,
+        OUTPUTS["lspci_-D_-nn_-vv"],
+        '"no \\q escape",\n"\\ud800 half a pair",\n' * 3,
     ):
-        assert unpasted(text) == text
+        assert of_one_host(unpasted(text)) == (text, None)
 
 
-@pytest.mark.parametrize("unit", ["> ", "\x1b[", "\x1b]8;;", "^[[", "&lt;", "[a/", "(a pid=1", "2026-11-15T03:04:05"])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "> ",
+        "\x1b[",
+        "\x1b]8;;",
+        "^[[",
+        "&lt;",
+        "[a/",
+        "(a pid=1",
+        "2026-11-15T03:04:05",
+        "<p ",
+        '"\\',
+        '{"log":"',
+        "a1.",
+        "a ",
+        "1",
+        "\u00a0",
+        "----------\n",
+        "a | ",
+    ],
+)
 def test_a_text_made_of_marks_takes_linear_time(unit):
     text = unit * (8 << 20 >> 3)
     started = time.process_time()
-    unpasted(text + "\n" + text[:1000])
+    of_one_host(unpasted(text + "\n" + text[:1000]))
     assert time.process_time() - started < 2

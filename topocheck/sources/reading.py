@@ -10,6 +10,7 @@ from pathlib import Path
 
 from topocheck.errors import SourceError
 from topocheck.sources.base import MAX_TEXT_BYTES, Missing
+from topocheck.sources.hosts import of_one_host
 from topocheck.sources.pasted import unpasted
 
 _CHUNK_BYTES = 1 << 20
@@ -136,10 +137,11 @@ def text_or_gaps(input_: str, data: bytes, cut: bool) -> tuple[str | None, list[
         return None, [Missing(input_, binary or "binary, not text")]
     if not text or text.isspace():
         return None, [Missing(input_, "empty")]
-    text = unpasted(text)
+    text, other = of_one_host(unpasted(text))
+    gaps = [Missing(input_, other)] if other else []
     if cut:
-        return text, [Missing(input_, f"only the first {len(data) >> 20} MB were read")]
-    return text, []
+        gaps.append(Missing(input_, f"only the first {len(data) >> 20} MB were read"))
+    return text, gaps
 
 
 def reason_of(error: OSError) -> str:
