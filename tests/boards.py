@@ -8,6 +8,7 @@ from typing import Any
 
 from nodesim import Numbering, facts, place
 from nodesim.layout import Layout
+from nodesim.parts import GPUS
 from nodesim.spec import Gpu, HostBridge, Link, Nic, Node, Switch
 
 from topocheck.build import build
@@ -118,6 +119,7 @@ def said(node: Topology, rule: str) -> list[Finding]:
 def unsaid(node: Topology, rule: str) -> str:
     """Why a rule did not look at a node, or not at all of it."""
     answers = ask(node, {rule: RULES[rule]})
+    assert len(answers.skipped) <= 1, "it says it once"
     if answers.skipped:
         return "in part" if answers.skipped[0].partial else "skipped"
     return "not applicable" if rule in {r for r, why in answers.not_applicable if why != "not selected"} else ""
@@ -153,7 +155,7 @@ def pair_of_cards(count: int = 4, gpu: str = "l40s", nic: str | None = None, **n
     """Cards without NVLink, two a switch, a NIC on each switch where asked."""
     bridges = []
     for i in range(0, count, 2):
-        children: tuple[Any, ...] = tuple(Gpu(f"g{k}", gpu, Link()) for k in (i, i + 1))
+        children: tuple[Any, ...] = tuple(Gpu(f"g{k}", gpu, Link(GPUS[gpu].gen)) for k in (i, i + 1))
         if nic:
             children += (Nic(f"n{i // 2}", nic, Link()),)
         bridges.append(HostBridge(f"b{i}", 2 * i // count, (Switch(f"s{i // 2}", children, Link()),)))

@@ -14,7 +14,7 @@ mode; a VM or partition was given none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from topocheck.facts import Evidence
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, enough, equals_of
@@ -32,7 +32,7 @@ def check(node: Topology) -> Iterator[Answer]:
     if not node.gpus or not any(_may_have(g) for g in node.gpus):
         yield NotApplicable("no GPU with NVLink in the input")
         return
-    listed = [g for g in node.gpus if g.nvlinks_active is not None]
+    listed = {g.id: g.nvlinks_active for g in node.gpus if g.nvlinks_active is not None}
     if mig := in_mig_mode(node):
         yield Skip(mig, partial=not all(g.mig for g in node.gpus))
     if not listed and not full_mesh(node):
@@ -40,8 +40,8 @@ def check(node: Topology) -> Iterator[Answer]:
             yield Skip("no nvidia-smi nvlink -s and no NVLink mesh in the matrix")
         return
     found: set[str] = set()
-    for gpu in listed:
-        finding = None if gpu.mig else _by_count(node, gpu, listed)
+    for gpu in node.gpus:
+        finding = _by_count(node, gpu, listed) if gpu.id in listed and not gpu.mig else None
         if finding is not None:
             found.add(gpu.id)
             yield finding
@@ -51,22 +51,21 @@ def check(node: Topology) -> Iterator[Answer]:
 
 
 def _may_have(gpu: Device) -> bool:
-    return gpu.part is None or gpu.part.nvlinks > 0 or gpu.nvlinks_active is not None
+    return gpu.part is None or bool(gpu.part.nvlinks) or gpu.nvlinks_active is not None
 
 
-def _by_count(node: Topology, gpu: Device, listed: list[Device]) -> Finding | None:
-    active = gpu.nvlinks_active or 0
-    equals = [e for e in equals_of(node, gpu) if e in listed and not e.mig]
-    best = max((e.nvlinks_active or 0 for e in equals), default=0)
-    board = gpu.part is not None and gpu.part.board in ("nvswitch", "mesh")
+def _by_count(node: Topology, gpu: Device, listed: Mapping[str, int]) -> Finding | None:
+    active = listed[gpu.id]
+    equals = [listed[e.id] for e in equals_of(node, gpu) if e.id in listed and not e.mig]
+    on_board = gpu.part.nvlinks if gpu.part and gpu.part.board in ("nvswitch", "mesh") else 0
     by_platform = node.platform.nvlinks_per_gpu if node.platform else 0
-    full = max(best, gpu.part.nvlinks if gpu.part and board else 0, by_platform)
-    better = sum((e.nvlinks_active or 0) > active for e in equals)
-    if active >= full or (not board and (not enough(better, len(equals)) or active == 0)):
+    full = max(active, *equals, on_board, by_platform)
+    better = sum(links > active for links in equals)
+    if active == full or (not on_board and (not enough(better, len(equals)) or active == 0)):
         return None
-    if board and node.machine.virtual and not any(e.nvlinks_active for e in (gpu, *equals)):
+    if on_board and node.machine.virtual and not any((active, *equals)):
         return None
-    error = board and (better > 0 or not equals or active < by_platform)
+    error = on_board and (better or not equals or active < by_platform)
     return _finding(node, gpu, active, full, _evidence(gpu), "error" if error else "warning")
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from topocheck.facts import NvlinkPort
 from topocheck.finding import Answer, Finding, NotApplicable, Skip, equals_of
 from topocheck.graph import Device, Topology
 from topocheck.hardware.gpus import nvlink_printed_gb_per_s
@@ -41,10 +42,10 @@ def check(node: Topology) -> Iterator[Answer]:
         yield Skip("no NVLink rate in the input (nvidia-smi nvlink -s)")
     for gpu in read:
         expected = _expected(node, gpu)
-        slow = [p for p in gpu.nvlinks or () if p.active and p.rate_gb_per_s and p.rate_gb_per_s < expected * _ROUNDING]
+        slow = [(p, rate) for p, rate in _rates(gpu) if rate < expected * _ROUNDING]
         if slow:
-            rate = min(p.rate_gb_per_s or 0.0 for p in slow)
-            many = f"{len(slow)} NVLinks" if len(slow) > 1 else f"NVLink {slow[0].link}"
+            rate = min(rate for _, rate in slow)
+            many = f"{len(slow)} NVLinks" if len(slow) > 1 else f"NVLink {slow[0][0].link}"
             yield Finding(
                 rule=ID,
                 name=NAME,
@@ -52,7 +53,7 @@ def check(node: Topology) -> Iterator[Answer]:
                 subjects=(gpu.id,),
                 message=f"{gpu.id} has {many} at {rate:g} GB/s where {expected:g} is normal",
                 repair="Reset GPUs and NVSwitches or reboot; if the links stay slow, replace bridge, baseboard or GPU",
-                evidence=tuple(p.line for p in slow[:1] if p.line),
+                evidence=tuple(p.line for p, _ in slow[:1] if p.line),
                 expected_from="the part" if gpu.part and gpu.part.holds_link else "equals",
                 patches=(SetNvlinkRate(gpu.id, expected),),
                 scenarios=(Scenario("ring"),),
@@ -61,12 +62,12 @@ def check(node: Topology) -> Iterator[Answer]:
             )
 
 
-def _rates(gpu: Device) -> list[float]:
-    return [p.rate_gb_per_s for p in gpu.nvlinks or () if p.active and p.rate_gb_per_s]
+def _rates(gpu: Device) -> list[tuple[NvlinkPort, float]]:
+    return [(p, p.rate_gb_per_s) for p in gpu.nvlinks or () if p.active and p.rate_gb_per_s]
 
 
 def _expected(node: Topology, gpu: Device) -> float:
     """The most common rate of the GPU and its equals; for data-centre parts at least their generation's."""
-    rates = [rate for g in (gpu, *equals_of(node, gpu)) if not g.mig for rate in _rates(g)]
+    rates = [rate for g in (gpu, *equals_of(node, gpu)) if not g.mig for _, rate in _rates(g)]
     usual = max(Counter(rates).items(), key=lambda item: (item[1], item[0]))[0]
     return max(usual, nvlink_printed_gb_per_s(gpu.part) if gpu.part and gpu.part.holds_link else 0.0)
