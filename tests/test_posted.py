@@ -53,6 +53,39 @@ def test_a_cut_matrix_does_not_say_which_gpu_lacks_a_nic(tmp_path: Path) -> None
     assert loud(looked(tmp_path, nvidia_smi_topo__m="\n".join([*whole[:6], whole[6][:40]]))) == []
 
 
+def own_switch_each(a: str, b: str) -> str:
+    """Eight GPUs and eight NICs, a switch for each two of them, four of them a socket."""
+    i, j = int(a[3:]), int(b[3:])
+    return "NV18" if a[:3] == b[:3] == "GPU" else "PIX" if i == j else "NODE" if i // 4 == j // 4 else "SYS"
+
+
+def today(named: int) -> str:
+    """The matrix of `own_switch_each` as nvidia-smi prints it today, the legend's first lines."""
+    text = matrix(8, 8, lambda a, b: own_switch_each(a.replace("mlx5_", "NIC"), b.replace("mlx5_", "NIC")))
+    legend = "".join(f"  NIC{i}: mlx5_{i}\n" for i in range(named))
+    return f"{text.replace('mlx5_', 'NIC')}\n\nNIC Legend:\n\n{legend}"
+
+
+@pytest.mark.parametrize("columns", [120, 104, 80])
+def test_a_margin_that_cuts_columns_off_takes_no_nic_from_a_gpu(tmp_path: Path, columns: int) -> None:
+    cut = "".join(f"{line.expandtabs(8)[:columns]}\n" for line in today(8).splitlines())
+    report = looked(tmp_path, nvidia_smi_topo__m=cut)
+    assert loud(report) == []
+    assert [d.id for d in report.devices if d.kind == "nic"] == [f"mlx5_{i}" for i in range(8)]
+    # The NICs' own rows still have the GPUs' columns: 8 × 8 characters behind the name.
+    classes = {(p.a, p.b): p.cls for p in report.pairs}
+    assert [classes[f"gpu{i}", f"mlx5_{i}"] for i in range(8)] == ["PIX"] * 8
+    assert any("cut short" in gap.reason for gap in report.gaps)
+
+
+@pytest.mark.parametrize("named", [7, 6, 4, 1])
+def test_a_legend_that_was_cut_takes_no_nic_from_a_gpu(tmp_path: Path, named: int) -> None:
+    report = looked(tmp_path, nvidia_smi_topo__m=today(named))
+    assert report.findings == ()
+    assert {d.role for d in report.devices if d.kind == "nic"} == {"compute"}
+    assert any("not in the NIC legend: NIC" in gap.reason for gap in report.gaps)
+
+
 PORT = "{bdf} PCI bridge: PLX Technology, Inc. Device 8747 (rev ca)\n\tBus: primary={bus[0]}, secondary={bus[1]}, \
 subordinate={bus[2]}, sec-latency=0\n\tCapabilities: [68] Express (v2) {kind} Port, MSI 00\n\n"
 GPU = "{bdf} VGA compatible controller: NVIDIA Corporation GP104 [GeForce GTX 1080] (rev a1)\n\n"

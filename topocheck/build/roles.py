@@ -18,6 +18,7 @@ ClassOf = Callable[[str, str], "str | None"]
 
 _BLUEFIELD_MANAGEMENT = re.compile(r"15b3:c2d")
 _ACCELERATED_NETWORKING = re.compile(r"mlx5_an\d+|mana_\d+")
+_COLUMN = re.compile(r"NIC\d+")
 _NAMED_BY_DRIVER = re.compile(r"[a-z]+\d?(?=_)|(?:irdma|i40iw|hfi1|qedr|efa)(?=_?\d)")
 _BY_POLICY = ("policy",)  # the key of what the policy names
 _STORAGE_FROM_GBIT_PER_S = 100  # rules.md: other kinds are storage from 100 Gb/s
@@ -66,7 +67,8 @@ def with_roles(
     by_platform = {n.id for k in own_kinds for n in k.nics} - by_policy
     roles |= dict.fromkeys(by_policy, Decision("compute", "named by the policy"))
     ordered = rail_order([n for n in nics if roles[n.id].role == "compute"])
-    rails = {nic.id: i for i, nic in enumerate(ordered)}
+    columns = sum(_COLUMN.fullmatch(nic.id) is not None for nic in ordered)  # have no order with names
+    rails = {nic.id: i for i, nic in enumerate(ordered)} if columns in (0, len(ordered)) else {}
     decided = [
         replace(
             n,
@@ -119,15 +121,18 @@ def _same_family(vf: Device, other: Device) -> bool:
 
 def kinds_of(nics: list[Device], gpus: list[Device], class_of: ClassOf) -> list[Kind]:
     """The NICs by kind. A port that is down has no rate, so its card goes with its like; a single slower card is a
-    slow card, not a kind; two or more at a lower rate that sit near no GPU are another kind."""
+    slow card, not a kind; two or more at a lower rate that sit near no GPU are another kind. A matrix column that the
+    legend lost goes with the others, if they are all of one driver."""
     cards: dict[str | None, int] = {}
     for nic in nics:
         cards[nic.card] = cards.get(nic.card, 0) + 1
+    drivers = {_driver_of(nic.id) for nic in nics if not _COLUMN.fullmatch(nic.id)}
+    of_column = drivers.pop() if len(drivers) == 1 else None
     base: dict[tuple[object, ...], list[Device]] = {}
     for nic in nics:
         layer = next((p.link_layer for p in nic.ports if p.state == "active" and p.link_layer), None)
         key: tuple[object, ...] = (
-            nic.pci_id or nic.device_type or _driver_of(nic.id),
+            nic.pci_id or nic.device_type or (of_column if _COLUMN.fullmatch(nic.id) else _driver_of(nic.id)),
             nic.board_id,
             layer,
             cards[nic.card],

@@ -194,12 +194,16 @@ def _facts(draft: _Draft) -> Iterator[Fact]:
 
 
 def _names(draft: _Draft) -> tuple[str, ...]:
-    """The header's names, then the rows' where the header lacks them, then numbers for columns nobody names."""
+    """The header's names, then the rows' where the header lacks them, then numbers for columns nobody names; last those
+    whose columns a margin cut off: rows without their own X, and NICs of the legend."""
     names = list(draft.header.names if draft.header else ())
     width = _width(draft)
     names += [name for name in draft.rows if name not in names][: width - len(names)]
     taken = sum(name.startswith("NIC") for name in names)
-    return tuple(names + [f"NIC{taken + i}" for i in range(width - len(names))])
+    names += [f"NIC{taken + i}" for i in range(width - len(names))]
+    beyond = [name for name, entry in draft.rows.items() if "X" not in entry.cells]
+    beyond += [nic for nic, name in draft.legend.items() if name]
+    return tuple(dict.fromkeys(names + (beyond if draft.header else [])))
 
 
 def _is_sound(name: str, entry: _Entry, names: tuple[str, ...]) -> bool:
