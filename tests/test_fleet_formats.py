@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import fleets
 import pytest
-from fleets import ALL, EVIL, FAULTY, HEALTHY, HGX, ORDERING, PCIE, RAILS, SWAPPED, TOLD, WIDTH
+from fleets import ALL, EVIL, FAULTY, FIRMWARE, HEALTHY, HGX, ORDERING, PCIE, RAILS, SWAPPED, TOLD, WIDTH
 from fleetsim import FAMILIES, Fleet, faults_of
 
 from topocheck.cli import run
@@ -22,12 +22,12 @@ BAD = FLEETS["bad day"]
 TOP_LEVEL = [
     "schema", "version", "time", "verdict", "reason", "nodes", "verdicts", "hosts", "kinds", "groups", "unlike",
     "rails", "exclude", "missing", "unexpected", "unread", "unread_examples", "comparisons", "job", "versions",
-    "skipped",
+    "skipped", "newest", "old",
 ]  # fmt: skip
 FAULTY_SCREEN = """\
 128 nodes · HGX H100 8-GPU, 8 GPUs, 10 NICs   2026-11-20
 FAILED  2 failed, 1 degraded, 125 healthy, 1 cabling fault, unlike in 1 field, 2
-        missing
+        missing, 1 torn
 
  x PCI001 mlx5_3 (0000:5e:00.0) on 2 nodes, gpu[017,044]
           PCIe 5.0 x8 of x16: gpu3 -> mlx5_3 GPUDirect RDMA 26.9 of 49.0 GB/s
@@ -116,7 +116,7 @@ def test_no_line_is_wider_than_the_terminal(name, width):
 
 def test_the_worst_day_is_cut_and_says_by_how_much():
     lines = shown(BAD).splitlines()
-    assert len(lines) <= 110
+    assert len(lines) <= 112
     # 120 groups, 8 of them shown; 300 cabling faults, 8 shown; 30 accused fields, 8 shown
     assert "   and 112 more positions with a fault (-v)" in lines
     assert "   and 292 more cabling faults (-v)" in lines
@@ -142,6 +142,14 @@ def test_sisters_of_several_kinds_are_told_apart():
     assert "127 of 128 of HGX H100 8-GPU, 8 GPUs, 10 NICs have 28.43.1014" in words(
         replace(FAULTY, kinds=((HGX, 100), (PCIE, 28)))
     )
+
+
+def test_of_many_places_the_host_is_what_is_kept():
+    places = ", ".join(f"nic 0000:{bus}:00.0 port 1" for bus in ("1a", "3c", "4d", "5e"))
+    entry = FIRMWARE._replace(field=f"link layer of 4 places: {places}", severity="warning")
+    short, whole = (words(replace(FAULTY, unlike=(entry,)), verbose=verbose) for verbose in (False, True))
+    assert "link layer of 4 places, nic 0000:1a:00.0 port 1 …: 28.39.2048 on gpu044; 127 of 128 have" in short
+    assert places in whole
 
 
 @pytest.mark.parametrize(
@@ -321,8 +329,8 @@ def test_no_zero_for_cables_that_nobody_saw():
 
 
 def test_metrics_do_not_grow_with_the_fleet():
-    # 12 rules, each with one severity and a loss; 4 verdicts, 4 causes, 3 rail rules, 7 single figures
-    assert len(samples(BAD)) == 12 + 12 + 4 + 4 + 3 + 7
+    # 12 rules, each with one severity and a loss; 4 verdicts, 4 causes, 3 rail rules, 8 single figures
+    assert len(samples(BAD)) == 12 + 12 + 4 + 4 + 3 + 8
     many = tuple(WIDTH._replace(rule=f"X{i}") for i in range(2000))
     assert len(samples(replace(FAULTY, groups=many))) == metrics.MOST_SERIES
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from topocheck import __version__
@@ -61,6 +62,7 @@ def assess(nodes: Sequence[NodeRecord], reading: Reading, time: str, asked: Aske
     missing, unexpected = _expected(asked.expected, hosts)
     odd = unlike(nodes)
     by_verdict = {v: tuple(n.host for n in nodes if n.verdict == v) for v in VERDICTS}
+    newest, old = _ages(nodes, time)
     verdict, reason = _verdict(by_verdict, cabling, odd, missing, seen=bool(nodes or reading.listings))
     return Fleet(
         version=__version__,
@@ -82,11 +84,23 @@ def assess(nodes: Sequence[NodeRecord], reading: Reading, time: str, asked: Aske
         states=_states(nodes, cabling),
         versions=tuple(sorted({n.version for n in nodes})),
         skipped=tuple(Counter(rule for n in nodes for rule in n.skipped).most_common()),
+        newest=newest,
+        old=old,
     )
 
 
 def _time(node: NodeRecord) -> str:
     return node.time
+
+
+def _ages(nodes: Sequence[NodeRecord], now: str) -> tuple[str | None, tuple[str, ...]]:
+    """When the newest report was written, and whose is a day older or more. A node whose clock is ahead makes nobody
+    old."""
+    newest = max((n.time for n in nodes if n.time and n.time <= now), default=None)
+    if newest is None:
+        return None, ()
+    limit = (datetime.fromisoformat(newest[:-1]) - timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return newest, tuple(n.host for n in nodes if n.time and n.time <= limit)
 
 
 def _kinds(nodes: Iterable[NodeRecord]) -> tuple[tuple[Kind, int], ...]:

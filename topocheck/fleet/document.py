@@ -46,6 +46,8 @@ def as_dict(fleet: Fleet) -> dict[str, object]:
         "job": None if fleet.job is None else _job(fleet.job),
         "versions": fleet.versions,
         "skipped": dict(fleet.skipped),
+        "newest": fleet.newest,
+        "old": folded(fleet.old),
     }
 
 

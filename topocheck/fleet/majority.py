@@ -21,7 +21,7 @@ _MORE_IS_BETTER = (*COUNTS, "PCIe width", "PCIe speed", "PCIe slot speed", "MTU"
 _DEVICES = ("gpu ", "nic ", "nvswitch ")  # what the place of a device begins with
 _NUMBER = re.compile(r"x?([0-9]+(?:\.[0-9]+)?)\b")
 _MOST_OTHERS = 8  # values of a minority that are told one by one
-_MOST_PARTS = 4
+_MOST_PARTS = 2
 _MOST_PLACES = 4
 Tally = dict[str, dict[str, list[NodeRecord]]]  # field → value → nodes
 

@@ -11,12 +11,15 @@ from topocheck.fleet.words import SEVERITIES, VERDICTS
 from topocheck.formats.prometheus import Sample, exposition
 
 MOST_SERIES = 500
+_UTC = "%Y-%m-%dT%H:%M:%SZ"
 _BYTES_PER_GBIT = 1e9 / 8
 _ABOUT = {
     "topocheck_fleet_info": "The topocheck that read the reports, and its verdict.",
     "topocheck_fleet_last_run_timestamp_seconds": "When the fleet was read.",
     "topocheck_fleet_nodes": "Nodes with a report, by the verdict of their report.",
     "topocheck_fleet_missing_nodes": "Nodes that were expected and have no report.",
+    "topocheck_fleet_old_nodes": "Nodes whose report is a day older than the newest, or more.",
+    "topocheck_fleet_newest_report_timestamp_seconds": "When the newest report was written.",
     "topocheck_fleet_unexpected_nodes": "Nodes with a report that were not expected.",
     "topocheck_fleet_excluded_nodes": "Nodes that no job should get.",
     "topocheck_fleet_unlike_nodes": "Nodes unlike the majority of their kind in what no rule speaks of.",
@@ -37,10 +40,13 @@ def _samples(fleet: Fleet) -> Iterator[Sample]:
     """Every figure, those of the whole fleet first."""
     name = "topocheck_fleet_"
     yield Sample(f"{name}info", (("version", fleet.version), ("schema", "1"), ("verdict", fleet.verdict)), 1)
-    yield Sample(f"{name}last_run_timestamp_seconds", (), timegm(strptime(fleet.time, "%Y-%m-%dT%H:%M:%SZ")))
+    yield Sample(f"{name}last_run_timestamp_seconds", (), timegm(strptime(fleet.time, _UTC)))
     for verdict in VERDICTS:
         yield Sample(f"{name}nodes", (("verdict", verdict),), len(fleet.verdicts.get(verdict, ())))
     yield Sample(f"{name}missing_nodes", (), len(fleet.missing))
+    yield Sample(f"{name}old_nodes", (), len(fleet.old))
+    if fleet.newest is not None:
+        yield Sample(f"{name}newest_report_timestamp_seconds", (), timegm(strptime(fleet.newest, _UTC)))
     yield Sample(f"{name}unexpected_nodes", (), len(fleet.unexpected))
     yield Sample(f"{name}excluded_nodes", (), len(fleet.exclude))
     odd = {host for entry in fleet.unlike if entry.accused for other in entry.unexplained for host in other.hosts}

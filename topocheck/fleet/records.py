@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from sys import intern
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from topocheck.sources.reading import printable
 _VERDICTS = ("healthy", "degraded", "failed", "unknown")
 _SEVERITIES = ("error", "warning", "info")
 _MESSAGE_CHARS = 500
+_UTC = re.compile(r"2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _T = TypeVar("_T")
 
 
@@ -125,7 +127,13 @@ def _nics_gb_per_s(document: Mapping[str, Any], nics: list[dict[str, Any]]) -> f
 def _time(value: object) -> str:
     """UTC to the second, in the one form that sorts by age; "", older than all, for what is no time."""
     text = _text(value)
-    return text if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", text) else ""
+    if not _UTC.fullmatch(text):
+        return ""
+    try:
+        datetime.fromisoformat(text[:-1])
+    except ValueError:
+        return ""
+    return text
 
 
 def _interned(value: object) -> str | None:

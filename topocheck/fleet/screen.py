@@ -66,6 +66,8 @@ class _Page:
         """Nodes and kinds, then the word and what it counts."""
         fleet, screen = self.fleet, self.screen
         left, right = SEPARATOR.join(parts_of(fleet)), fleet.time[:10]
+        if fleet.newest and fleet.newest[:10] != right:
+            right += f", reports {fleet.newest[:10]}"
         screen.wrapped("", (left, "bold"), f"   {right}")
         counts = counts_of(fleet)
         why = fleet.reason if fleet.verdict == "unknown" or self.verbose or not counts else ""
@@ -155,9 +157,10 @@ class _Page:
     def lists(self) -> None:
         """Who is missing, who came uninvited, and the option that leaves the bad ones out, ready to paste."""
         fleet = self.fleet
-        if fleet.missing or fleet.unexpected or fleet.exclude:
+        if fleet.missing or fleet.old or fleet.unexpected or fleet.exclude:
             self.screen.blank()
-        for title, hosts in (("missing", fleet.missing), ("not expected", fleet.unexpected)):
+        lists = ("missing", fleet.missing), ("old report", fleet.old), ("not expected", fleet.unexpected)
+        for title, hosts in lists:
             if hosts:
                 words = f"{nodes(len(hosts))}: {brief(hosts, self.names)}"
                 self.screen.wrapped((f" {title}  ", "bold"), words, most=self.lines)

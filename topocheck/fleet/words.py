@@ -46,6 +46,8 @@ def counts_of(fleet: Fleet) -> str:
     words += [counted(faults, "cabling fault")] if faults else []
     words += [f"unlike in {counted(accused, 'field')}"] if accused else []
     words += [f"{len(fleet.missing)} missing"] if fleet.missing else []
+    words += [f"{len(fleet.old)} with an old report"] if fleet.old else []
+    words += [f"{fleet.unread.torn} torn"] if fleet.unread.torn else []
     return ", ".join(words)
 
 
@@ -86,7 +88,14 @@ def unlike_words(entry: Unlike, others: Iterable[Other], *, kind: bool, most: in
     odd = ", ".join(_other(other, most) for other in others)
     of = f" of {entry.kind}" if kind else ""
     usual = f"{round(entry.share * entry.nodes)} of {entry.nodes}{of} have {entry.majority}"
-    return f"{entry.field}: {odd}; {usual}" if odd else f"{entry.field}: {usual}"
+    field = entry.field if most is None else _first_place(entry.field)
+    return f"{field}: {odd}; {usual}" if odd else f"{field}: {usual}"
+
+
+def _first_place(field: str) -> str:
+    """ "PCIe width of 8 places, gpu 0000:19:00.0 …" of one that names several."""
+    name, _, places = field.partition(" places: ")
+    return f"{name} places, {places.partition(', ')[0]} …" if places else field
 
 
 def _other(other: Other, most: int | None) -> str:
