@@ -1,10 +1,15 @@
 """The figures that predictions start from, each as its source gives it: chips, latencies, NCCL's own tables, lanes."""
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 
-from topocheck.hardware import collectives, latency, network, tuning, xids
+from topocheck.facts import PciFunction
+from topocheck.hardware import collectives, gpus, latency, network, pci_ids, tuning, xids
 from topocheck.hardware.compute import chip_of
 from topocheck.hardware.pcie import gen_of
+from topocheck.hardware.platforms import Match, Platform, Seen, platforms
 
 # Dense bf16 TFLOP/s, GB/s, GB: docs/predict.md says where each was found. Shared memory and L2, GB/s: SMs × 128 bytes ×
 # clock and 5,120 bytes × clock; 108 SMs at 1.41 GHz of an A100; 30,000 and 5,120 × 1.755 of Hopper on SXM
@@ -128,3 +133,87 @@ def test_a_speed_a_little_below_a_generation_is_that_generation(gts, gen):
 )
 def test_xids_in_words(numbers, words):
     assert xids.in_words(numbers) == words
+
+
+# --- which function is what
+
+
+@pytest.mark.parametrize(
+    ("ids", "nvswitch", "gpu", "nic"),
+    [
+        ({"vendor_id": "10de", "device_id": "22a3"}, True, False, False),
+        ({"vendor_id": "1000", "device_id": "22a3"}, False, False, False),  # the id is another vendor's part
+        ({"vendor_id": "1000", "name": "PEX890xx NVSwitch"}, False, False, False),
+        ({"vendor_id": "15b3", "class_id": "0200", "device_id": "c2d2"}, False, False, False),  # BlueField management
+        ({"vendor_id": "15b3", "class_id": "0200", "device_id": "a2dc"}, False, False, True),
+        ({"vendor_id": "15b3", "class_id": "0200", "name": "BlueField-3 SoC Crypto enabled"}, False, False, False),
+        ({"vendor_id": "8086", "name": "Omni-Path HFI Silicon 100 Series [discrete]"}, False, False, True),
+        ({"vendor_id": "8086", "name": "Ethernet Controller E810-C for QSFP"}, False, False, True),
+        ({"vendor_id": "8086", "name": "Ethernet Controller X710"}, False, False, False),
+        ({"vendor_id": "1dd8", "device_id": "1002"}, False, False, True),
+        ({"vendor_id": "1dd8", "device_id": "1004"}, False, False, False),  # its management function
+        ({"vendor_id": "1dd8", "name": "DSC Ethernet Controller"}, False, False, True),
+        ({"vendor_id": "1dd8", "name": "DSC Management Controller"}, False, False, False),
+        ({"vendor_id": "1dd8"}, False, False, False),
+    ],
+)
+def test_functions_by_vendor_id_and_name(ids, nvswitch, gpu, nic):
+    function = PciFunction("0000:01:00.0", "test", **ids)
+    found = (pci_ids.is_nvswitch(function), pci_ids.is_gpu(function), pci_ids.is_rdma_nic(function))
+    assert found == (nvswitch, gpu, nic)
+
+
+def test_names_of_virtual_functions_and_vendors():
+    assert pci_ids.is_virtual_function_name("MT28908 Family [ConnectX-6 Virtual Function]") is True
+    assert pci_ids.is_virtual_function_name("MT28908 Family [ConnectX-6]") is False
+    assert pci_ids.is_virtual_function_name(None) is False
+    names = {"NVIDIA Corporation GA100": "10de", "Mellanox Technologies MT2910": "15b3", "Amazon.com, Inc. EFA": "1d0f"}
+    assert {name: pci_ids.vendor_of_name(name) for name in names} == names
+    assert pci_ids.vendor_of_name("Some Other Vendor NVIDIA Corporation") is None
+
+
+def test_a_name_that_is_only_the_id_yields_to_the_id():
+    # an old pci.ids: "Device 2330" is an H100; without numbers its vendor's name alone makes it a part without NVLink
+    assert gpus.part_of("NVIDIA Corporation Device 2330", "10de:2330") == gpus.part_of("NVIDIA H100 80GB HBM3")
+    assert gpus.part_of("NVIDIA Corporation Device 2330").board == "none"
+    # a name wins over the id
+    assert gpus.part_of("NVIDIA A100-SXM4-80GB", "10de:2330") == gpus.part_of("NVIDIA A100-SXM4-80GB")
+    assert gpus.part_of("GeForce GT 1030").no_p2p is True
+    assert gpus.part_of("NVIDIA TITAN V").no_p2p is True
+    assert collectives.nvls_gb_per_s(18, gpus.part_of("Tesla P100-SXM2-16GB")) is None
+
+
+# --- which machine is which
+
+ROW = Platform("ours", Match(), "our words", 8, 18)
+
+
+@pytest.mark.parametrize(
+    ("match", "fits"),
+    [
+        (Match(dmi="Ours.*G8"), True),
+        (Match(dmi="Theirs"), False),
+        (Match(gpu="10de:2330"), True),
+        (Match(gpu="10de:233"), False),  # the whole id
+        (Match(gpus=8), True),
+        (Match(gpus=7), False),
+        (Match(gpus=9), False),
+        (Match(nics={"15b3:1021": 8}), True),
+        (Match(nics={"15b3:1021": 9}), False),
+        (Match(nics={"15b3:1021": 7, "15b3:101d": 1}), False),
+    ],
+)
+def test_a_row_fits_by_all_that_it_names(match, fits):
+    seen = Seen("Ours Server G8", Counter({"10de:2330": 8}), Counter({"15b3:1021": 8}))
+    assert replace(ROW, match=match).fits(seen) is fits
+    if match.dmi:
+        assert replace(ROW, match=match).fits(seen._replace(dmi=None)) is False
+
+
+def test_a_row_says_little_unless_it_is_written():
+    assert (ROW.verbs, ROW.launch, ROW.topology_file, ROW.compute_nics, ROW.capped) == (True, False, False, None, ())
+    rows = {row.name: row for row in platforms()}
+    assert rows["DGX H100"].nic_ids
+    assert isinstance(rows["DGX H100"].nic_ids, tuple)
+    assert rows["DGX H100"].match.gpus is None
+    assert platforms() is platforms()

@@ -22,7 +22,7 @@ from altered import (
 )
 from nodesim.spec import Gpu, Link, Nic
 
-from topocheck.facts import Evidence, Host, LogEvent, Matrix, NvlinkGpu, P2pMatrix
+from topocheck.facts import Evidence, Host, LogEvent, Matrix, NvlinkGpu, P2pMatrix, PciFunction
 
 GIB = 1 << 30
 MEMORY = 81559 << 20  # of an H100
@@ -82,9 +82,11 @@ def test_bar1_by_one_input():
     small = functions({"bar1_bytes": 256 << 20}, [3], states({"bar1_bytes": 256 << 20}, [3]))
     (whole,) = found(small, "PCI008")
     assert "has a BAR1 of 256 MiB, less than its memory of 81559 MiB" in whole.message
-    (unsized,) = found([f for f in small if not is_state(f)], "PCI008")  # no input tells its memory
+    (unsized,) = found([f for f in small if isinstance(f, PciFunction)], "PCI008")  # no input tells its memory
     assert "less than the 131072 MiB of its equals" in unsized.message
     assert levels([f for f in small if not is_gpu(f)], "PCI008") == {"gpu3": "warning"}
+    assert levels([f for f in small if is_state(f)], "PCI008") == {"gpu3": "warning"}
+    assert [partial for _, partial in silence([f for f in small if isinstance(f, Matrix)], "PCI008")] == [False]
 
 
 def test_bar1_unread_and_of_a_vgpu():
@@ -171,11 +173,11 @@ def test_unread_settings():
     assert levels(states({"ecc": False}, [0], facts_of(cards(3))), "GPU002") == {"gpu0": "info"}
 
 
-UNLISTED = [f for f in BOARD if not is_state(f)]
+UNLISTED = [f for f in BOARD if isinstance(f, PciFunction)]
 
 
 @pytest.mark.parametrize("rule", ["GPU002", "GPU005", "GPU006"])
-def test_gpus_that_only_the_bus_tells_of(rule):
+def test_gpus_that_only_lspci_tells_of(rule):
     assert [partial for _, partial in silence(UNLISTED, rule)] == [False]
     assert found(UNLISTED, rule) == []
 

@@ -32,6 +32,8 @@ def test_signs_of_loss():
     assert brief(alter(dead, is_state, {3: LOST})) == error("GPU is lost", "(rev ff)")  # told once
     alone = [f for f in dead if isinstance(f, PciFunction)]
     assert brief(alone) == error("(rev ff)")
+    named = [f for f in dead if not is_state(f)]  # the matrix counts eight: which of them it is, is not known
+    assert brief(named) == error("(rev ff)", subject=BDFS[3])
     (finding,) = found(lost, "GPU001")
     assert (finding.covers, finding.expected_from) == ({"gpu3"}, None)
 
@@ -93,6 +95,8 @@ def test_more_on_the_bus_than_the_driver_lists(hidden, told):
 def test_a_dead_gpu_is_not_one_that_was_not_given():
     facts = alter(without(7, bus=False), is_gpu, {7: DEAD})
     assert [(f.severity, texts(f)) for f in found(facts, "GPU001")] == [("error", ["(rev ff)"])]
+    unlisted = [f for f in BOARD if not is_state(f) and not isinstance(f, (Matrix, P2pMatrix, NvlinkGpu))]
+    assert brief(unlisted) == []  # the driver was not asked
     excerpt = [f for f in without(7, bus=False) if is_gpu(f) or is_state(f)]  # no root port, no host bridge
     assert brief(excerpt) == []
 

@@ -139,6 +139,11 @@ def test_acs_of_nobody():
     assert silence(facts_of(cards(1, nics=1)), "P2P002") == silence(facts_of(cards(2)), "P2P002") == []
 
 
+def test_without_its_line_a_redirect_shows_none():
+    unlined = alter(ports(cards(2), ON), is_downstream, each(range(2), lines={}))
+    assert [f.evidence for f in found(unlined, "P2P002")] == [(), ()]
+
+
 def test_acs_unread():
     unread = {"acs_ctl": None, "max_payload_bytes": None}
     words = "ACS read at {} of 2 switch ports (lspci -vv as root)"
