@@ -66,7 +66,8 @@ def test_p2p001_of_gpus_that_cannot_by_mode(exempt: dict[str, bool], uid: str) -
 def test_p2p001_on_nvlink_is_an_error_of_a_board_only() -> None:
     (found,) = barred(hgx_node(8), ("g0", "g7")).said("P2P001")
     assert (found.severity, found.loss_range) == ("error", (0.91, 0.91))  # 0.09 of an NVLink pair remains
-    bridged = pair_of_cards(4, "a100-pcie", fabric="bridges", bridged=(("g0", "g1"), ("g2", "g3")))
+    assert barred(hgx_node(4), ("g0", "g3")).levels("P2P001") == {"g0": "error"}, "by its part, whatever the number"
+    bridged = pair_of_cards(8, "a100-pcie", fabric="bridges", bridged=(("g0", "g1"), ("g2", "g3")))
     (found,) = barred(bridged, ("g0", "g1")).said("P2P001")
     assert (found.severity, found.loss_range) == ("warning", (0.91, 0.91))
 
@@ -119,6 +120,7 @@ def test_p2p004_a_board_whose_ring_leaves_nvlink() -> None:
     assert [line.text.split()[0] for line in found.evidence] == ["GPU0"]
     assert "gpu0 reaches 1 of 3 GPUs by NVLink" in found.message and "carries about" not in found.message
     assert placed(apart(hgx_node(4), ("g0", "g2"))).said("P2P004") == [], "a ring is left"
+    assert placed(apart(hgx_node(2), ("g0", "g1"))).levels("P2P004") == {"g0": "warning"}
 
 
 def test_p2p004_shows_the_rows_of_the_first_two() -> None:
@@ -238,7 +240,8 @@ def test_gpu004_a_driver_that_does_not_answer_is_a_sign_of_some(number: int, sev
 
 @pytest.mark.parametrize(("at", "severities"), [(5, ["warning"]), (6, ["warning"]), (7, ["info"])])
 def test_gpu004_from_before_the_drivers_last_load_it_is_a_note(at: int, severities: list[str]) -> None:
-    board = logged(load(at), load(1), xid(79, 6), board=hgx(2).state("g0", ecc_uncorrectable=0))
+    board = logged(load(1), load(at), load(2), xid(79, 6))
+    assert board.unsaid("GPU004") == ""
     found = levels(board)
     assert found == [("gpu0", severities[0], ["Xid 79 line 6"])]
     assert ("before the driver was loaded again" in board.said("GPU004")[0].message) == (severities == ["info"])

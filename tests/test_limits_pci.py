@@ -9,7 +9,7 @@ import pytest
 from boards import Board, hgx, placed, unsaid
 from nodesim.spec import Gpu, HostBridge, Link, Node, Switch
 
-from topocheck.facts import Evidence, LogEvent, PciFunction, PciListing
+from topocheck.facts import Evidence, GpuState, LogEvent, PciFunction, PciListing
 from topocheck.model import Scenario
 from topocheck.patches import OwnUplink, SetPayload, SetPci
 
@@ -52,7 +52,7 @@ def test_pci005_an_uplink_that_carries_them_all() -> None:
     """Two cards of 26.0 on 53.8; three are 17.9 each."""
     assert shared(groups(2, 2, uplink_gen=5)) == []
     assert [s for s, _ in shared(groups(3, 3, uplink_gen=5))] == ["info"]
-    assert shared(groups(1, 1, 1)) == []
+    assert shared(groups(1, 1, 1)) == [] and shared(groups(1, 1, uplink_gen=3)) == [], "nobody shares"
 
 
 @pytest.mark.parametrize(
@@ -208,6 +208,9 @@ def test_pci006_speaks_of_a_nics_payload_too_and_of_no_gpus_read_request() -> No
     (found, *others) = hgx(3).pci("g0", read_request_bytes=128).said("PCI006")
     assert found.subjects == ("mlx5_0",) and found.scenarios == (Scenario("nic-host", "mlx5_0"),)
     assert [f.subjects for f in others] == [("mlx5_1",), ("mlx5_2",)]
+    assert (
+        hgx(2).without(PciFunction).said("PCI006") == [] and hgx(2).without(PciFunction).unsaid("PCI006") == "skipped"
+    )
     unread = whole_payload(3).pci("n0", read_request_bytes=None)
     assert unread.said("PCI006") == []
 
@@ -270,6 +273,41 @@ def test_pci007_totals_are_a_note(name: str, count: str, words: str | None) -> N
         assert [(line.input, line.text) for line in finding.evidence] == [
             (f"/sys/bus/pci/devices/{board.bdf('g0')}/{name}", f"total {count}")
         ]
+
+
+def test_pci007_of_several_totals_and_of_strangers() -> None:
+    found = hgx(2).pci("g0", aer=(("aer_dev_fatal", "2"), ("aer_dev_nonfatal", "3"), ("aer_dev_correctable", "4")))
+    (total,) = found.said("PCI007")
+    assert "2 fatal and 3 non-fatal" in total.message and [line.text for line in total.evidence] == [
+        "total 2",
+        "total 3",
+    ]
+    stranger = PciFunction("0000:fe:00.0", "lspci -vv", aer=(("aer_dev_fatal", "2"), ("CESta", "RxErr+")))
+    assert hgx(2).plus(stranger).said("PCI007") == []
+
+
+@pytest.mark.parametrize(
+    ("count", "grown", "severities"),
+    [
+        (3, {"g0": 9}, ["warning"]),  # more than eight a minute
+        (3, {"g0": 8}, ["info"]),
+        (3, {"g0": 9, "g1": 9}, ["warning", "warning"]),
+        (2, {"g0": 9, "g1": 9}, ["info", "info"]),  # alike on all
+        (2, {"g0": 9, "g1": 1}, ["warning", "info"]),
+        (1, {"g0": 9}, ["warning"]),
+    ],
+)
+def test_pci007_replays_between_two_listings_a_minute_apart(
+    count: int, grown: dict[str, int], severities: list[str]
+) -> None:
+    board = hgx(count)
+    for uid in gpus(count):
+        (state,) = (f for f in board.facts if isinstance(f, GpuState) and f.bdf == board.bdf(uid))
+        after = replace(state, pcie_replays=grown.get(uid, 0), read_at_s=60.0)
+        board = board.state(uid, pcie_replays=0, read_at_s=0.0).plus(after)
+    found = board.said("PCI007")
+    assert [(f.subjects[0], f.severity) for f in found] == list(zip(map(board.id, grown), severities, strict=True))
+    assert {f.effect for f in found} == {"risks"} and "PCIe replays" in found[0].message
 
 
 def test_pci007_bits_that_nobody_cleared_are_one_note() -> None:

@@ -36,11 +36,8 @@ def check(node: Topology) -> Iterator[Answer]:
     if crossed := crossed_ports(ports):
         yield _crossed(crossed)
     own = [s for s in services(node) if s.local and s.own]
-    rails = [s.own[0].rail for s in own]
-    if len(own) < 2 or len(own) < len(node.gpus) or None in rails:
-        return
-    order = [rail for rail in rails if rail is not None]
-    if order != sorted(order):
+    order = [rail for s in own if (rail := s.own[0].rail) is not None]
+    if len(order) == len(node.gpus) and order != sorted(order):
         yield _permuted(node, [f"{s.gpu.id} {s.own[0].id}" for s in own])
 
 

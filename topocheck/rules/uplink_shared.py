@@ -48,7 +48,7 @@ def check(node: Topology) -> Iterator[Answer]:
         yield Skip(f"PCIe path read for {len(read)} of {len(gpus)} GPUs", partial=bool(read))
     crossing = _crossing(node, read)
     found = _shared(node, read, crossing)
-    sharers = {gpu.id: len(crossing[key]) for gpu in read if (key := _tightest(node, gpu, crossing))}
+    sharers = {gpu.id: len(crossing[link.id]) for gpu in read if (link := _tightest(node, gpu, crossing))}
     odd = [group for group in found if all(_unlike(node, gpu, sharers) for gpu in group.gpus)]
     for group in odd:
         yield _finding([group], "warning")
@@ -66,20 +66,26 @@ def _crossing(node: Topology, gpus: list[Device]) -> dict[str, list[Device]]:
     return crossing
 
 
-def _tightest(node: Topology, gpu: Device, crossing: dict[str, list[Device]]) -> str:
-    """The shared link that leaves the GPU least, "" where it shares none."""
+def _tightest(node: Topology, gpu: Device, crossing: dict[str, list[Device]]) -> PcieLink | None:
+    """The shared link that leaves the GPU least, None where it shares none."""
     shared = [x for x in node.path_up(gpu)[1:] if len(crossing[x.id]) > 1]
-    return min(((link_capacity_gb_per_s(x) / len(crossing[x.id]), x.id) for x in shared), default=(0.0, ""))[1]
+    return min(shared, key=lambda x: (_share_gb_per_s(x, crossing), x.id), default=None)
+
+
+def _share_gb_per_s(link: PcieLink, crossing: dict[str, list[Device]]) -> float:
+    return link_capacity_gb_per_s(link) / len(crossing[link.id])
 
 
 def _shared(node: Topology, gpus: list[Device], crossing: dict[str, list[Device]]) -> list[Shared]:
     """Each GPU under the shared link that leaves it least, if that is less than its own link, grouped by link."""
     groups: dict[str, list[Device]] = {}
     for gpu in gpus:
-        key = _tightest(node, gpu, crossing)
-        own = link_capacity_gb_per_s(node.path_up(gpu)[0]) if key else 0.0
-        if key and link_capacity_gb_per_s(node.links[key]) / len(crossing[key]) < own * _CARRIES_ALL < float("inf"):
-            groups.setdefault(key, []).append(gpu)
+        link = _tightest(node, gpu, crossing)
+        if link is None:
+            continue
+        own = link_capacity_gb_per_s(node.path_up(gpu)[0])
+        if _share_gb_per_s(link, crossing) < own * _CARRIES_ALL < float("inf"):
+            groups.setdefault(link.id, []).append(gpu)
     return [Shared(node.links[key], tuple(members)) for key, members in groups.items()]
 
 
