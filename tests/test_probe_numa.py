@@ -81,6 +81,14 @@ def test_numactl_wrapped_lists_and_gpu_memory_nodes():
     assert found[254].distances == ((0, 80), (8, 80), (254, 10), (255, 80))
 
 
+@pytest.mark.parametrize("columns", [80, 100, 120, 132])
+def test_numactl_lists_that_a_margin_broke_amid_their_numbers(columns):
+    lists = {0: [*range(48), *range(96, 144)], 1: [*range(48, 96), *range(144, 192)]}
+    lines = [f"node {node} cpus: {' '.join(map(str, numbers))}" for node, numbers in lists.items()]
+    text = "".join(line[at : at + columns] + "\n" for line in lines for at in range(0, len(line), columns))
+    assert cpus(numactl, text) == {0: "0-47,96-143", 1: "48-95,144-191"}
+
+
 def test_numactl_cut_list_is_unknown_not_short():
     facts = list(numactl.parse(fixture("numactl/cut_lists")))
     assert cpus(numactl, fixture("numactl/cut_lists")) == {0: None, 1: "4-7", 2: ""}

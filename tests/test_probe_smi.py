@@ -136,6 +136,18 @@ def test_query_with_its_indent_lost():
     assert (gpu.bar1_bytes, gpu.fabric_state, len(gpu.fabric_health)) == (128 * GIB, "Completed", 4)
 
 
+@pytest.mark.parametrize("how", ["without indent", "through a pager"])
+def test_what_stands_in_one_section_only_is_known_without_its_indent(how):
+    text = text_of(smi_query, "nvidia-smi_-q")
+    lines = [line for line in text.splitlines() if line.strip()]
+    pages = ["\n".join(lines[at : at + 9]) for at in range(0, len(lines), 9)]
+    damaged = "\n--More--\n".join(pages) if how == "through a pager" else "\n".join(map(str.strip, lines))
+    first, *_ = of_kind(smi_query.parse(damaged), GpuState)
+    whole, *_ = of_kind(smi_query.parse(text), GpuState)
+    names = ("pstate", "vbios", "bdf", "pci_id", "model", "uuid", "minor", "gen", "width")
+    assert [getattr(first, name) for name in names] == [getattr(whole, name) for name in names]
+
+
 def test_query_of_one_gpu_of_eight_does_not_know_its_number():
     _, gpu = parsed(smi_query, "one_of_eight")
     assert (gpu.index, gpu.vgpu, gpu.bdf) == (None, True, "0000:1b:00.0")

@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from topocheck.facts import Fact, Gap, NumaNode
 from topocheck.probes.cpu_list import MAX_NODE, kernel_form, parse_cpus
@@ -44,7 +45,7 @@ _MORE_DISTANCES = re.compile(r"[\d\s]+$")
 
 @dataclass
 class _Node:
-    cpus: list[str] | None = None  # as printed, a part a line
+    cpus: list[str] | None = None  # as printed, a part a line; the blank before a part is kept
     memory_mib: float | None = None
     distances: list[int] = field(default_factory=list)
 
@@ -71,7 +72,7 @@ class _Reader:
             self.open, self.in_cpus = self.nodes[int(match[1])], False
             self.open.distances = self.open.distances or [int(n) for n in match[2].split()]
         else:
-            self._more(line.text)
+            self._more(line)
 
     def _node(self, number: int) -> _Node:
         return self.nodes.setdefault(number, _Node())
@@ -83,14 +84,34 @@ class _Reader:
         elif name == "size" and node.memory_mib is None and (size := value.split()) and size[0].isdecimal():
             node.memory_mib = float(size[0][:12])
 
-    def _more(self, text: str) -> None:
+    def _more(self, line: Line) -> None:
         """A line that goes on with the list above it, else the end of that list."""
+        text = line.text
         if self.open is None or not (_MORE_CPUS if self.in_cpus else _MORE_DISTANCES).match(text):
             self.open = None
         elif self.in_cpus and self.open.cpus is not None:
-            self.open.cpus.append(text)
+            self.open.cpus.append((" " if line.indent else "") + text)
         elif len(self.open.distances) < len(self.order):
             self.open.distances += [int(n) for n in text.split()]
+
+
+def _joined(parts: list[str]) -> str:
+    """A list that a margin broke, which may have gone through a number: CPUs ascend, so the halves that do not are one.
+
+    >>> _joined(["0 1 98 9", "9 100"]), _joined(["98 99", "100 101"]), _joined(["98 99", " 100"])
+    ('0 1 98 99 100', '98 99 100 101', '98 99 100')
+    """
+    whole = parts[0]
+    for part in parts[1:]:
+        torn = whole[-1:].isdigit() and part[:1].isdigit() and not _ascends(whole[-16:], part[:16])
+        whole += part if torn else f" {part.strip()}"
+    return whole
+
+
+def _ascends(before: str, after: str) -> bool:
+    """Whether the last two numbers before a break and the first one behind it ascend as they stand."""
+    numbers = [*re.findall(r"\d+", before)[-2:], *re.findall(r"\d+", after)[:1]]
+    return all(int(a) < int(b) for a, b in pairwise(numbers)) and not numbers[-1].startswith("0")
 
 
 def sniff(text: str) -> bool:
@@ -105,7 +126,7 @@ def parse(text: str) -> Iterable[Fact]:
         reader.take(line)
     order = reader.order or sorted(reader.nodes)
     for number, node in sorted(reader.nodes.items()):
-        cpus = None if node.cpus is None else kernel_form(" ".join(node.cpus))
+        cpus = None if node.cpus is None else kernel_form(_joined(node.cpus))
         if node.cpus is not None and cpus is None:
             yield Gap(INPUT, f"the list of CPUs of node {number} is cut")
         distances = tuple(zip(order, node.distances, strict=True)) if len(node.distances) == len(order) else ()

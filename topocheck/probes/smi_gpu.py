@@ -174,6 +174,7 @@ _FIELDS = (
     _Field("remap_failed", ("Remapped Rows", "Remapping Failure Occurred"), ("remapped_rows", "remapped_row_failure"),
            _yes),
 )  # fmt: skip
+SECTION_OF_KEY = {field.text[1]: field.text[0] for field in _FIELDS if field.text[0] in ("", "PCI")}  # its only one
 _SLOWDOWNS = {"hw_slowdown": "HW Slowdown", "hw_thermal_slowdown": "HW Thermal Slowdown",
               "hw_power_brake_slowdown": "HW Power Brake Slowdown"}  # fmt: skip
 

@@ -36,7 +36,7 @@ from dataclasses import dataclass, field, replace
 from topocheck.facts import Evidence, Fact, Gap, GpuState, Host
 from topocheck.probes.lines import Line, lines, sniffed
 from topocheck.probes.smi_errors import errors
-from topocheck.probes.smi_gpu import MAX_GPUS, Value, state, time_s
+from topocheck.probes.smi_gpu import MAX_GPUS, SECTION_OF_KEY, Value, state, time_s
 
 INPUT = "nvidia-smi -q"
 COMMANDS = ()
@@ -84,7 +84,7 @@ def parse(text: str) -> Iterable[Fact]:
                 break
             logs[-1].gpus.append(_Gpu(heading[1], line))
             sections = []
-        elif not line.text or line.text.startswith("="):
+        elif not line.text[:1].isalpha():  # "=====", or a pager's "--More--"
             continue
         elif not (pair := _KEY.match(line.text)):
             sections = [s for s in sections if s[0] < line.indent] + [(line.indent, line.text)]
@@ -102,10 +102,11 @@ def parse(text: str) -> Iterable[Fact]:
 
 
 def _take(gpu: _Gpu, line: Line, sections: list[tuple[int, str]], key: str, value: str) -> None:
-    """Files a value under the section it is indented below; where the indent was lost, under the last section."""
+    """Files a value under the section it is indented below; where the indent was lost, under its only one, else the
+    last."""
     inside = [name for indent, name in sections if indent < line.indent]
     if line.indent == gpu.line.indent and sections and key != "Processes":
-        inside = [sections[-1][1]]
+        inside = [SECTION_OF_KEY.get(key, sections[-1][1])]
     if "MIG Devices" in inside:
         return
     evidence = _evidence(line)
