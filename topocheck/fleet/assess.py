@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from topocheck import __version__
 from topocheck.fleet.cables import with_cables
 from topocheck.fleet.changes import compare
 from topocheck.fleet.choose import exclude, job
+from topocheck.fleet.fabric import short_name
 from topocheck.fleet.groups import RANK, groups, states
 from topocheck.fleet.majority import unlike
 from topocheck.fleet.rails import rails
@@ -51,7 +52,23 @@ def read(names: Sequence[str]) -> tuple[list[NodeRecord], Reading]:
         if other is not None:
             reading.count("duplicate", min(record, other, key=_time).origin, f"an older report of {record.host}")
         newest[record.host] = record if other is None else max(other, record, key=_time)
-    return sorted(newest.values(), key=lambda n: n.host), reading
+    return sorted(_each_once(newest.values(), reading), key=lambda n: n.host), reading
+
+
+def _each_once(nodes: Iterable[NodeRecord], reading: Reading) -> Iterator[NodeRecord]:
+    """A host with a domain, or in capitals, and one without are one node if they have a port in common."""
+    of_name: dict[str, list[NodeRecord]] = {}
+    for node in nodes:
+        of_name.setdefault(short_name(node.host).lower(), []).append(node)
+    for alike in of_name.values():
+        seen: set[str] = set()
+        for node in sorted(alike, key=_time, reverse=True) if len(alike) > 1 else alike:
+            guids = {port.guid for port in node.ports if port.guid}
+            if seen.isdisjoint(guids):
+                seen |= guids
+                yield node
+            else:
+                reading.count("duplicate", node.origin, f"an older report of {node.host}, by another name")
 
 
 def assess(nodes: Sequence[NodeRecord], reading: Reading, time: str, asked: Asked | None = None) -> Fleet:
@@ -86,6 +103,7 @@ def assess(nodes: Sequence[NodeRecord], reading: Reading, time: str, asked: Aske
         skipped=tuple(Counter(rule for n in nodes for rule in n.skipped).most_common()),
         newest=newest,
         old=old,
+        expected=asked.expected,
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
+from topocheck.fleet.fabric import short_name
 from topocheck.fleet.report import Fleet
 from topocheck.fleet.words import folded
 
@@ -19,4 +21,18 @@ def render(fleet: Fleet) -> str:
 
 def option(fleet: Fleet) -> str:
     """What `--exclude=` is given, "" for no node."""
-    return folded(tuple(host for host in fleet.exclude if _NAME.fullmatch(host)))
+    names = _slurm_names(fleet)
+    return folded(tuple(name for host in fleet.exclude if _NAME.fullmatch(name := names.get(host, host))))
+
+
+def _slurm_names(fleet: Fleet) -> dict[str, str]:
+    """Host → what Slurm calls it: as it is expected to be called, else without a domain that all have who have one."""
+    expected = set(fleet.expected)
+    shorts = {host: short_name(host) for host in fleet.hosts}
+    one_domain = len({host.removeprefix(short) for host, short in shorts.items() if short != host}) == 1
+    alone = Counter(shorts.values())
+    return {
+        host: short
+        for host, short in shorts.items()
+        if host not in expected and (short in expected or (one_domain and alone[short] == 1))
+    }

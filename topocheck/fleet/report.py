@@ -180,6 +180,7 @@ class Fleet:
     states: dict[str, dict[str, str]] = field(default_factory=dict)  # host → rule → severity, hosts with findings only
     versions: tuple[str, ...] = ()  # of topocheck that wrote the reports
     skipped: tuple[tuple[str, int], ...] = ()  # rules that could not see, on how many nodes; the most first
+    expected: tuple[str, ...] = ()  # hosts, as whoever asks spells them
     newest: str | None = None  # time of the newest report
     old: tuple[str, ...] = ()  # hosts whose report is a day older than that, or more: who wrote it may be gone
 
