@@ -124,6 +124,15 @@ def test_a_list_of_links_that_ends_early_is_not_a_gpu_with_fewer_links(tmp_path:
     assert "ends early" in " ".join(gap.reason for gap in report.gaps)
 
 
+@pytest.mark.parametrize(("lines", "found"), [("0 1 2 3 4 5 6", False), ("0 1 2 4 5 6 7 8 9 10 11", True)])
+def test_the_only_list_of_links_ends_early(tmp_path: Path, lines: str, found: bool) -> None:
+    # An A100-SXM4 has 12: those up to link 6 were cut off; without link 3 it is no cut.
+    text = "GPU 0: NVIDIA A100-SXM4-80GB\n" + "".join(f"\t Link {n}: 25 GB/s\n" for n in lines.split())
+    report = looked(tmp_path, nvidia_smi_nvlink__s=text)
+    assert [line.split()[0] for line in loud(report)] == ["NVL001"] * found
+    assert any("ends early: 7 were read" in skip.reason for skip in report.skipped) is not found
+
+
 def test_a_peer_matrix_alone_names_the_gpus(tmp_path: Path) -> None:
     report = looked(tmp_path, nvidia_smi_topo__p2p_n=" \tGPU0\tGPU1\t\n GPU0\tX\tNS\t\n GPU1\tNS\tX\t\n")
     assert [device.id for device in report.devices] == ["gpu0", "gpu1"]

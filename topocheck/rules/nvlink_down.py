@@ -9,7 +9,7 @@ Usual cause: a link that failed training (Xid 74), a bad baseboard contact or br
 Repair: reset the GPUs and NVSwitches (or reboot); if the same link stays down, replace the GPU, baseboard or bridge.
 
 Silent when: the part or bridge has no more links (12 of 18 on H100 NVL, cards without a bridge); the GPU is in MIG
-mode; a VM or partition was given none.
+mode; a VM or partition was given none; a posted list of links ends early (skipped).
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def check(node: Topology) -> Iterator[Answer]:
     found: set[str] = set()
     for gpu in node.gpus:
         finding = _by_count(node, gpu, listed) if gpu.id in listed and not gpu.mig else None
-        if finding is not None:
+        if finding is not None and _ends_early(gpu):
+            yield Skip(f"the list of {gpu.id}'s links ends early: {listed[gpu.id]} were read", partial=True)
+        elif finding is not None:
             found.add(gpu.id)
             yield finding
     for short in short_gpus(node):
@@ -67,6 +69,13 @@ def _by_count(node: Topology, gpu: Device, listed: Mapping[str, int]) -> Finding
         return None
     error = on_board and (better or not equals or active < by_platform)
     return _finding(node, gpu, active, full, _evidence(gpu), "error" if error else "warning")
+
+
+def _ends_early(gpu: Device) -> bool:
+    """Whether nvidia-smi's list has the first links alone, all of them up: it prints the inactive ones too."""
+    ports = gpu.nvlinks or ()
+    by_smi = all(p.line is not None and p.line.input.startswith("nvidia-smi") for p in ports)
+    return bool(ports) and by_smi and all(p.active for p in ports) and [p.link for p in ports] == [*range(len(ports))]
 
 
 def _evidence(gpu: Device) -> Evidence | None:
