@@ -110,6 +110,13 @@ def test_a_kind_of_which_all_are_healthy_goes_before_a_faster_one_with_degraded_
     assert job(4, nodes, NO_CABLING).chosen == names(1, 2, 3, 4)
 
 
+def test_the_bad_nodes_of_the_kind_that_is_taken_are_named_before_other_kinds():
+    others = sisters.fleet((3, report("dgx-a100")), (1, report("dgx-a100", "mlx5_7-gen3")))
+    others = [node._replace(host=f"a{node.host}") for node in others]
+    answer = job(4, [*others, *fleet(healthy=4, failed=1)], NO_CABLING)
+    assert [left.host for left in answer.left_out] == ["gpu005", "agpu001", "agpu002", "agpu003", "agpu004"]
+
+
 def test_kinds_are_mixed_only_where_none_has_enough():
     answer = job(8, sisters.fleet((6, report("dgx-a100")), (4, report())), NO_CABLING)
     assert answer.enough and answer.chosen == names(1, 2, 3, 4, 5, 6, 7, 8)

@@ -45,7 +45,7 @@ def exclude(nodes: Sequence[NodeRecord], cabling: Rails) -> tuple[LeftOut, ...]:
 
 def job(wanted: int, nodes: Sequence[NodeRecord], cabling: Rails) -> Job:
     """The nodes for a job of `wanted`: of one family if any has enough, the healthy and fast ones first, in as few pods
-    as may be. Left out are those that are worse than the ones chosen, and why."""
+    as may be. Left out are those that are worse than the ones chosen, and why; those of their kind first."""
     failed = {entry.host: entry.why for entry in exclude(nodes, cabling)}
     families: dict[Family, list[NodeRecord]] = defaultdict(list)
     for node in nodes:
@@ -58,6 +58,8 @@ def job(wanted: int, nodes: Sequence[NodeRecord], cabling: Rails) -> Job:
     for family in _in_order(candidates, usual, wanted):
         chosen += _take(candidates[family], wanted - len(chosen))
     hosts = {candidate.node.host for candidate in chosen}
+    taken = {_family(c.node) for c in chosen}
+    own = {node.host for node in nodes if _family(node) in taken}
     rest = [c for found in candidates.values() for c in found if c.node.host not in hosts]
     left = [LeftOut(host, why) for host, why in failed.items()] + _passed_over(rest, chosen)
     rates = [(c.node.nics_gb_per_s, c.node.host) for c in chosen if c.node.nics_gb_per_s is not None]
@@ -66,7 +68,7 @@ def job(wanted: int, nodes: Sequence[NodeRecord], cabling: Rails) -> Job:
     return Job(
         wanted=wanted,
         chosen=tuple(sorted(hosts)),
-        left_out=tuple(sorted(left)),
+        left_out=tuple(sorted(left, key=lambda entry: (entry.host not in own, entry))),
         slowest=slowest,
         slowest_gb_per_s=rate,
         usual_gb_per_s=most or None,
