@@ -105,6 +105,10 @@ class Board:
         """Why the rule did not look: "skipped", "in part", "not applicable", "" for neither."""
         return unsaid(self.topology, rule)
 
+    def reasons(self, rule: str) -> list[str]:
+        """Why the rule was skipped, in its words."""
+        return [s.reason for s in ask(self.topology, {rule: RULES[rule]}).skipped]
+
     def levels(self, rule: str) -> dict[str, str]:
         """Severity by the first subject's uid."""
         uids = {value: key for key, value in self.layout.ids.items()}

@@ -10,6 +10,7 @@ from boards import Board, hgx, hgx_node, placed, said, unsaid
 from nodesim.spec import HostBridge, Link, Nic, Node, Port, Switch
 
 from topocheck.expected import Baseline, EarlierDevice, EarlierLink, Expected
+from topocheck.facts import BandwidthLimit, Evidence
 from topocheck.graph import Topology
 from topocheck.model import Scenario
 from topocheck.patches import SetLink
@@ -164,6 +165,24 @@ def test_links_that_were_not_read(rule: str) -> None:
     assert board.unsaid(rule) == "in part"
     assert unsaid(replace(board.topology, links={}), rule) == "skipped"
     assert unsaid(replace(board.topology, links={}, devices=()), rule) == "not applicable"
+
+
+def test_a_link_known_from_the_boot_log_alone_is_pci003s() -> None:
+    """mlx5_core said at boot that x8 limits it; lspci printed what both ends can."""
+    board = placed(hgx_node(3, gpu="a100", fabric="none"))
+    for uid in ("n0", "n0^"):
+        board = board.pci(uid, speed_gts=None, width=None, target_speed_gts=16.0)
+    line = Evidence("dmesg", 4, "limited by 32.0 GT/s PCIe x8 link")
+    board = board.plus(BandwidthLimit(board.bdf("n0"), board.bdf("n0^"), 32.0, 8, 32.0, 16, line, "mlx5_core"))
+    for rule in ("PCI001", "PCI002"):
+        assert board.said(rule) == [] and board.unsaid(rule) == "in part"
+    for finding in board.said("PCI003"):
+        assert finding.confidence == "low" and "at boot" in finding.message
+
+
+def test_one_end_that_was_not_read_leaves_pci001_in_part() -> None:
+    board = placed(hgx_node(3, gpu="a100", fabric="none")).pci("n0^", max_speed_gts=None, max_width=None)
+    assert board.unsaid("PCI001") == "in part" and board.unsaid("PCI002") == "in part"
 
 
 # --- PCI003

@@ -35,6 +35,7 @@ def lacking(count: int, *missing: int, **values: object) -> Node:
     [
         (5, (1, 3), True, True),  # two of five: fewer than half
         (4, (1, 2), False, True),  # half have one, half have none
+        (6, (1, 2, 4), False, True),  # half
         (3, (1,), True, True),
         (5, (1, 2, 3), False, False),  # fewer than half have one
         (4, (), False, False),
@@ -77,6 +78,19 @@ def test_rail003_asks_where_there_are_fewer_nics_than_gpus() -> None:
     assert placed(lacking(2)).unsaid("RAIL003") == ""
 
 
+def test_rail003_a_shared_nic_is_nobodys_own() -> None:
+    """Of five GPUs two have their own, one shares, two have none: fewer than half have one."""
+    node = replace(lacking(5, 1, 2, 3), cells=((("g1", "n0"), "PIX"), (("n0", "g1"), "PIX")))
+    assert placed(node).said("RAIL003") == []
+
+
+def test_rail003_beside_grace_nics_are_beside_the_cpu() -> None:
+    board = placed(lacking(4, 1))
+    for uid in ("g0", "g1", "g2", "g3"):
+        board = board.pci(uid, device_id="2941", name="NVIDIA Corporation GB200").state(uid, model="NVIDIA GB200")
+    assert board.said("RAIL003") == []
+
+
 def test_rail003_where_gpus_share_a_nic_on_their_switch() -> None:
     """The NIC of g0 is on the switch of g1 as well."""
     node = lacking(3, 1)
@@ -110,6 +124,7 @@ def test_net005_no_nic_where_nothing_says_that_there_are_some() -> None:
 
 
 def test_net005_fewer_than_the_platform_has() -> None:
+    assert hgx().host(**DGX).said("NET005") == []
     board = placed(lacking(8, 1, gpu="h100", fabric="nvswitch")).host(**DGX)
     (found,) = board.said("NET005")
     assert (found.subjects, found.severity, found.expected_from) == (("gpu1",), "error", "platform")
@@ -160,6 +175,13 @@ def test_net005_no_rdma_device_at_all() -> None:
     board = hgx(4).without(RdmaDevice).without(Matrix).host(no_rdma_device=True, line=line)
     (found,) = board.said("NET005")
     assert found.subjects == tuple(board.bdf(f"n{i}") for i in range(4)) and found.severity == "warning"
+    for count, words in (
+        (2, "{0} and {1}: no RDMA device stands for any of the 2"),
+        (1, "{0} is a card of the compute"),
+    ):
+        few = hgx(count).without(RdmaDevice).without(Matrix).host(no_rdma_device=True, line=line)
+        bdfs = [few.bdf(f"n{i}") for i in range(count)]
+        assert few.said("NET005")[0].message.startswith(words.format(*bdfs))
     assert found.message == "no RDMA device stands for any of the 4 compute NICs on the bus"
     assert [line.text.split()[0] for line in found.evidence] == ["no", board.bdf("n0")]
 
@@ -209,11 +231,19 @@ def test_net006_of_other_models_and_roles() -> None:
     node = hgx_node(4)
     node = node.changed("n3", lambda nic: replace(nic, part_key="cx6-hdr"))
     assert replace(placed(node), compute_nics="mlx5_*").said("NET006") == [], "another model has another firmware"
+    typeless = placed(node).changed(lambda f: replace(f, model=None) if isinstance(f, RdmaDevice) else f)
+    assert replace(typeless, compute_nics="mlx5_*").said("NET006") == []
     assert placed(node).said("NET006") == [], "it is no compute NIC"
     many = hgx(4).device("n3", firmware="old")
     assert [f.subjects for f in many.said("NET006")] == [("mlx5_3",)]
     header = many.device("n3", line=None).said("NET006")
     assert len(header[0].evidence) == 1
+    assert many.device("n3", line=None).pci("n3", lines={}).said("NET006")[0].evidence == ()
+    efa = many.device("n0", efa=True).device("n1", efa=True).device("n2", efa=True)
+    assert efa.unsaid("NET006") == "not applicable", "EFA devices are not judged"
+    for uid in nics(0, 1, 2, 3):
+        many = many.pci(uid, vf_of="0000:f0:00.0")
+    assert many.unsaid("NET006") == "not applicable", "nor are virtual functions"
 
 
 def test_net006_one_card_with_two_link_layers() -> None:
@@ -236,6 +266,9 @@ def test_net006_a_stranger_beside_a_gpu_without_a_nic() -> None:
     assert "beside gpu1, 3 of its kind are infiniband" in found.message
     bare = board.port("n1", lines={}).said("NET006")
     assert [len(f.evidence) for f in bare] == [1], "else its header"
+    assert board.port("n1", lines={}).device("n1", line=None).pci("n1", lines={}).said("NET006")[0].evidence == ()
+    near = replace(hgx_node(4), cells=((("g1", "n1"), "PXB"), (("n1", "g1"), "PXB")))
+    assert [f.covers for f in placed(near).port("n1", link_layer="ethernet").said("NET006")] == [{"gpu1"}]
     assert board.device("n1", board_id="MT_other").said("NET006") == [], "another card"
     elsewhere = replace(hgx_node(4), cells=((("g1", "n1"), "SYS"), (("n1", "g1"), "SYS")))
     assert [f for f in placed(elsewhere).port("n1", link_layer="ethernet").said("NET006") if f.covers] == []

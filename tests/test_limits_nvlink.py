@@ -153,13 +153,13 @@ def test_nvl001_shows_the_line_that_says_so() -> None:
     assert [line.text for line in found.evidence] == [
         "NVML: Unable to retrieve NVLink information as all links are inActive"
     ]
-    few = hgx().nvlinks("g0", lambda f: replace(f, ports=f.ports[:5]))
+    few = hgx().nvlinks("g0", lambda f: replace(f, ports=f.ports[1:6]))
     (found,) = few.said("NVL001")
-    assert "has 5 of 18" in found.message and found.evidence[0].text.startswith("Link 0: "), "what was printed of it"
-    unlined = hgx().nvlinks("g0", lambda f: replace(f, ports=tuple(p._replace(line=None) for p in f.ports[:5])))
+    assert "has 5 of 18" in found.message and found.evidence[0].text.startswith("Link 1: "), "what was printed of it"
+    unlined = hgx().nvlinks("g0", lambda f: replace(f, ports=tuple(p._replace(line=None) for p in f.ports[1:6])))
     assert unlined.said("NVL001")[0].evidence == ()
-    half = hgx().nvlinks("g0", lambda f: replace(f, ports=(f.ports[0]._replace(line=None), *f.ports[1:5])))
-    assert half.said("NVL001")[0].evidence[0].text.startswith("Link 1: ")
+    half = hgx().nvlinks("g0", lambda f: replace(f, ports=(f.ports[1]._replace(line=None), *f.ports[2:6])))
+    assert half.said("NVL001")[0].evidence[0].text.startswith("Link 2: ")
 
 
 def test_nvl001_of_what_was_not_read() -> None:

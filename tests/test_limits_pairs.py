@@ -96,6 +96,7 @@ def test_p2p001_of_a_product_not_known(count: int, severity: str) -> None:
     cards = barred(pair_of_cards(), ("g0", "g1"), ("g2", "g3"))
     cards = unnamed(cards, 4)
     assert cards.said("P2P001") == [] and cards.unsaid("P2P001") == "in part"
+    assert cards.reasons("P2P001")[0].startswith("2 pairs of a product not known")
 
 
 def test_p2p001_of_what_was_not_read() -> None:
@@ -338,6 +339,9 @@ def test_virt001_a_flat_tree_of_a_guest_is_a_note() -> None:
     found = board.said("VIRT001")
     assert [(f.severity, f.effect, len(f.subjects)) for f in found] == [("info", "none", 4)]
     assert len(found[0].evidence) == 1
+    first = Evidence("lspci", 1, "the first GPU")
+    assert board.pci("g0", lines={"header": first}).said("VIRT001")[0].evidence == (first,)
+    assert len(hidden(count=2).said("VIRT001")) == 1
     assert hidden(virtual=False).unsaid("VIRT001") == "not applicable"
     assert hidden(count=1).unsaid("VIRT001") == "not applicable"
     assert hidden(numa=True).said("VIRT001") == []

@@ -52,6 +52,10 @@ def test_pci005_an_uplink_that_carries_them_all() -> None:
     """Two cards of 26.0 on 53.8; three are 17.9 each."""
     assert shared(groups(2, 2, uplink_gen=5)) == []
     assert [s for s, _ in shared(groups(3, 3, uplink_gen=5))] == ["info"]
+    eights = groups(2, 2)
+    for uid in gpus(4):
+        eights = eights.changed(uid, lambda gpu: replace(gpu, link=Link(4, 8)))
+    assert shared(eights) == [], "half of x16 is what x8 can"
     assert shared(groups(1, 1, 1)) == [] and shared(groups(1, 1, uplink_gen=3)) == [], "nobody shares"
 
 
@@ -69,6 +73,8 @@ def test_pci005_half_of_the_equals_and_two_share_with_fewer(sizes: tuple[int, ..
     found = placed(groups(*sizes)).said("PCI005")
     expected = grave or (["gpu0", "gpu1", "gpu2"] if sizes == (3, 2, 1) else [])
     assert [list(f.subjects) for f in found if f.severity == "warning"] == [expected] * bool(expected)
+    notes = {(2, 1): ["gpu0", "gpu1"], (3, 2, 1): ["gpu3", "gpu4"], (2, 2, 1, 1): ["gpu0", "gpu1", "gpu2", "gpu3"]}
+    assert [list(f.subjects) for f in found if f.severity == "info"] == [notes.get(sizes)] * (sizes in notes)
     for finding in found:
         if finding.severity == "warning":
             bdf = placed(groups(*sizes)).bdf("s0")
@@ -147,6 +153,9 @@ def test_pci006_a_port_on_the_path_that_uses_less_shows_itself() -> None:
     line = Evidence("lspci -vv", 9, "the port's")
     (found,) = hgx(3, nic=None).pci("g0^", payload_bytes=128, lines={"DevCtl": line}).said("PCI006")
     assert found.subjects == ("gpu0",) and found.evidence == (line,)
+    both = hgx(3, nic=None).pci("g0^", payload_bytes=128, lines={"DevCtl": line})
+    both = both.pci("g0", payload_bytes=128, lines={"DevCtl": line})
+    assert both.said("PCI006")[0].evidence == (line,), "one line is enough"
     less = hgx(3, nic=None).pci("g0", payload_bytes=128).pci("g0^", payload_bytes=128, max_payload_bytes=128)
     assert less.said("PCI006") == [], "some port on the path can no more"
 
@@ -255,6 +264,8 @@ def test_pci007_other_lines_and_other_devices() -> None:
     other = LogEvent("iommu-fault", board.bdf("g0"), None, 1.0, Evidence("dmesg", 1, FATAL))
     stranger = LogEvent("aer", "0000:fe:00.0", None, 1.0, Evidence("dmesg", 2, FATAL))
     assert board.plus(other, stranger).said("PCI007") == []
+    nobody = LogEvent("aer", None, None, 1.0, Evidence("dmesg", 3, FATAL))
+    assert board.without(PciFunction).plus(nobody).said("PCI007") == [], "links that nvidia-smi alone tells"
     (found,) = logged(board, (1.0, FATAL), uid="s0^").said("PCI007")
     assert found.subjects == (board.bdf("s0^"),), "a port is named by its address"
     assert [f.subjects for f in logged(board, (1.0, FATAL), uid="n0").said("PCI007")] == [("mlx5_0",)]

@@ -71,6 +71,12 @@ def test_rail002_a_leaf_that_is_no_rails_own(by: str, severity: str) -> None:
     assert found.patches == (SetField("mlx5_0", "leaf", LeafPort("leaf-r0", None, "lldp"), 1),)
     assert [line.text for line in found.evidence] == ["leaf-r9 line"]
     assert said(node, "RAIL001") == []
+    bare = LeafPort("leaf-r9", None, "lldp")
+    board = board.port("n0", leaf=bare)
+    node = by_policy(board, *IN_ORDER) if by == "policy" else by_sisters(board, SISTER, SISTER)
+    assert said(node, "RAIL002")[0].evidence == ()
+    crossed = leaved(hgx(4), CROSSED).port("n0", leaf=LeafPort("leaf-r1", None, "lldp"))
+    assert [line.text for line in crossed.said("RAIL001")[0].evidence] == ["leaf-r0 line"]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +93,8 @@ def test_rail002_a_leaf_that_is_no_rails_own(by: str, severity: str) -> None:
         ("aabbccd", ()),  # one has fewer
         ("aaabbcc", (0, 1, 2)),  # the others have two
         ("aaabbcde", ()),  # two are crowded
+        ("aaabbccd", (0, 1, 2)),  # half of the leaves have two
+        ("aaabbccde", ()),  # fewer than half
     ],
 )
 def test_rail002_two_rails_on_one_leaf_while_the_others_have_each_their_own(leaves: str, told: tuple[int, ...]) -> None:
@@ -113,10 +121,10 @@ def test_rails_of_which_no_cabling_is_seen(rule: str) -> None:
     assert leaved(hgx(4), IN_ORDER).unsaid(rule) == "" and hgx(1).unsaid(rule) == "not applicable"
 
 
-def ordered(count: int, *pairs: tuple[int, int]) -> Node:
-    """The NIC on each GPU's switch is the one given."""
+def ordered(count: int, *pairs: tuple[int, int], near: str = "PIX") -> Node:
+    """The NIC nearest to each GPU is the one given."""
     cells = [
-        (way, "PIX" if nic == dict(pairs).get(gpu, gpu) else "SYS")
+        (way, near if nic == dict(pairs).get(gpu, gpu) else "SYS")
         for gpu in range(count)
         for nic in range(count)
         for way in ((f"g{gpu}", f"n{nic}"), (f"n{nic}", f"g{gpu}"))
@@ -131,6 +139,10 @@ def test_rail001_a_permuted_order_is_a_note() -> None:
         assert (found.severity, found.effect, found.subjects) == ("info", "none", ())
         assert [line.text.split()[0] for line in found.evidence] == ["GPU0"]
         assert "(gpu0 mlx5_1, gpu1 mlx5_0" in found.message
+
+
+def test_rail001_the_order_of_nics_beside_the_cpu_says_nothing() -> None:
+    assert placed(ordered(2, (0, 1), (1, 0), near="NODE")).said("RAIL001") == []
 
 
 def test_rail001_of_a_gpu_without_a_nic_the_order_says_nothing() -> None:

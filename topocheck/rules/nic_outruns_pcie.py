@@ -86,6 +86,7 @@ def _finding(node: Topology, nic: Device, *, alike: bool) -> Finding:
     link = _narrowest(node, nic)
     assert link is not None
     rate = _card_rate_gbit_per_s(node, nic)
+    need_gb_per_s = network.line_rate_gb_per_s(rate)
     severity: Severity = "info" if alike else "warning"
     gpu = next(iter(node.gpus_of(nic)), None)
     ports = tuple(line for p in nic.ports if (line := p.lines.get("rate_gbit_per_s") or p.lines.get("rate")))
@@ -99,10 +100,10 @@ def _finding(node: Topology, nic: Device, *, alike: bool) -> Finding:
         repair="Use one port of the card, or a slot and card of a generation that fits its ports",
         evidence=(*link_evidence(link, "gen"), *ports),
         expected_from="both ends" if alike else "equals",
-        patches=_patches(node, nic, network.line_rate_gb_per_s(rate)),
+        patches=_patches(node, nic, need_gb_per_s),
         scenarios=(Scenario("gpu-nic", gpu),) if gpu else (Scenario("nic-host", nic.id),),
         price_kind="computed",
-        covers=frozenset({nic.id, *(x.id for x in _path(node, nic) if _line_rate(x) < rate / 8)}),
+        covers=frozenset({nic.id, *(x.id for x in _path(node, nic) if _line_rate(x) < need_gb_per_s)}),
     )
 
 

@@ -49,7 +49,7 @@ def check(node: Topology) -> Iterator[Answer]:
 
 def _ends(node: Topology, device: Device) -> list[PciFunction]:
     """Every function with a link end between the device and its root port."""
-    ends = {end for link in node.path_up(device) for end in (link.a, link.b) if end}
+    ends = {end for link in node.path_up(device) for end in (link.a, link.b)}
     return [f for bdf, f in node.functions.items() if bdf in ends]
 
 

@@ -42,18 +42,19 @@ def check(node: Topology) -> Iterator[Answer]:
 
 
 def _crossed(ports: list[RailPort]) -> Finding:
+    by = ports[0].expected_from
     said = ", ".join(f"{p.nic.id} reaches {p.leaf.switch} instead of {p.expected}" for p in ports)
     return Finding(
         rule=ID,
         name=NAME,
-        severity="error" if ports[0].expected_from == "policy" else "warning",
-        confidence="high" if ports[0].expected_from in ("policy", "sister nodes") else "medium",
+        severity="error" if by == "policy" else "warning",
+        confidence="high" if by in ("policy", "sister nodes") else "medium",
         subjects=tuple(dict.fromkeys(p.nic.id for p in ports)),
         message=f"{said}: cables crossed",
         repair="Exchange the cables of these ports",
         evidence=tuple(p.leaf.line for p in ports if p.leaf.line),
-        expected_from=ports[0].expected_from,
-        patches=tuple(p.repair(p.expected) for p in ports if p.expected),
+        expected_from=by,
+        patches=tuple(p.repair(p.expected or "") for p in ports),
     )
 
 

@@ -35,8 +35,6 @@ def check(node: Topology) -> Iterator[Answer]:
         yield silence
         return
     served = [s for s in services(node) if not (s.gpu.part and s.gpu.part.c2c)]
-    if len(node.compute_nics) >= len(node.gpus):
-        return
     with_own = [s for s in served if s.local and s.own]
     without = [s for s in served if not s.local and not s.own]
     if without and 2 * len(with_own) >= len(node.gpus):

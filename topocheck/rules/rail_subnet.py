@@ -50,7 +50,7 @@ def check(node: Topology) -> Iterator[Answer]:
     if reason or len(roce) < 2:
         yield NotApplicable(reason or "fewer than two RoCE rails")
         return
-    rails = [RailAddress(n, p, g, g.ipv4) for n, p in roce for g in _first_ipv4(p) if g.ipv4]
+    rails = [rail for n, p in roce if (rail := _address(n, p))]
     if len(rails) < 2:
         yield Skip("no IPv4 address of the RoCE rails in the input")
         return
@@ -73,8 +73,9 @@ def _evenly_spaced(rails: list[RailAddress]) -> bool:
     return len({b - a for a, b in pairwise(numbers)}) == 1
 
 
-def _first_ipv4(port: RdmaPort) -> list[Gid]:
-    return [g for g in port.gids if g.ipv4][:1]
+def _address(nic: Device, port: RdmaPort) -> RailAddress | None:
+    """By the port's first IPv4 GID."""
+    return next((RailAddress(nic, port, g, g.ipv4) for g in port.gids if g.ipv4), None)
 
 
 def _finding(members: list[RailAddress], alone: int) -> Finding:

@@ -44,7 +44,7 @@ def check(node: Topology) -> Iterator[Answer]:
 def _shared_leaf(ports: list[RailPort]) -> list[RailPort]:
     """The ports of one leaf that has more than the others, which are more and alike."""
     counts = Counter(p.leaf.switch for p in ports)
-    (usual, leaves), *_ = Counter(counts.values()).most_common(1)
+    usual, leaves = Counter(counts.values()).most_common()[0]
     crowded = [leaf for leaf, count in counts.items() if count > usual]
     if len(crowded) != 1 or leaves < 2 or 2 * leaves < len(counts):
         return []
