@@ -59,11 +59,16 @@ Capacity = Mapping[tuple[str, str], float]
 
 def link_capacity_gb_per_s(link: PcieLink) -> float:
     """Achievable bandwidth of a link as it runs, or would run awake; infinite where it was not read."""
-    speed = link.speed_gts if not link.asleep else link.can_speed_gts or link.max_speed_gts
-    width = link.width
-    if link.implausible or not speed or not width:
-        return float("inf")
-    return pcie.achievable_gb_per_s(speed, width, link.payload_bytes or pcie.ASSUMED_PAYLOAD_BYTES)
+    trained = _trained(link)
+    return pcie.achievable_gb_per_s(*trained) if trained else float("inf")
+
+
+def _trained(link: PcieLink) -> tuple[float, int, int] | None:
+    """Speed, width and payload of a link as it runs, or would run awake; None where it was not read."""
+    speed = (link.can_speed_gts or link.max_speed_gts) if link.asleep else link.speed_gts
+    if link.implausible or not speed or not link.width:
+        return None
+    return speed, link.width, link.payload_bytes or pcie.ASSUMED_PAYLOAD_BYTES
 
 
 def nic_rate_gbit_per_s(nic: Device) -> float | None:
@@ -87,14 +92,12 @@ def route(node: Topology, a: Device, b: Device) -> tuple[list[PcieLink], list[Pc
 
 
 def _meet(node: Topology, a: Device, b: Device) -> bool:
-    if a.bdf is None or b.bdf is None:
-        return False
-    return bool(set(node.climb(a.bdf)) & set(node.climb(b.bdf)) & set(node.bridges))
+    return bool(set(node.climb(a.bdf or "")) & set(node.climb(b.bdf or "")) & set(node.bridges))
 
 
 def nics_in_use(node: Topology, gpu: Device) -> list[Device]:
     """The NICs a GPU's traffic takes: its own that are not down, else the nearest one that is up."""
-    own = [node.by_id[n] for n in node.assignment.get(gpu.id, ()) if n in node.by_id]
+    own = [node.by_id[n] for n in node.assignment.get(gpu.id, ())]
     usable = [n for n in own if n.state != "down"]
     if usable:
         return usable
@@ -129,17 +132,18 @@ def bandwidth(node: Topology, scenario: Scenario) -> Bandwidth | None:
     return None if own is None or own == float("inf") else Bandwidth(own, min(by_owner.values()), nominal)
 
 
-def _over_nvlink(node: Topology, scenario: Scenario) -> float | None:
+def _over_nvlink(node: Topology, scenario: Scenario) -> float:
+    """0 without NVLink."""
     gpu = node.by_id.get(scenario.subject)
     if gpu is None:
-        return None
+        return 0.0
     token = node.pair_class(gpu.id, scenario.other) or ""
     if scenario.kind == "gpu-pair":
         links = int(token[2:]) if token.startswith("NV") else 0
     else:
         counts = [int(c[2:]) for pair, c in node.classes.items() if gpu.id in pair and c and c.startswith("NV")]
         links = gpu.nvlinks_active if gpu.nvlinks_active is not None else max(counts, default=0)
-    return nvlink_achievable_gb_per_s(links, gpu.part) if links else None
+    return nvlink_achievable_gb_per_s(links, gpu.part)
 
 
 def _over_pcie(node: Topology, scenario: Scenario) -> float | None:
@@ -180,8 +184,7 @@ def _to_host(node: Topology) -> tuple[list[Flow], Capacity, bool]:
     for gpu in node.gpus:
         path = node.path_up(gpu)
         capacity.update({(x.id, "up"): link_capacity_gb_per_s(x) for x in path})
-        if path:
-            flows.append(Flow(gpu.id, tuple((x.id, "up") for x in path), float("inf")))
+        flows.append(Flow(gpu.id, tuple((x.id, "up") for x in path), float("inf")))
     return flows, capacity, False
 
 
@@ -204,15 +207,13 @@ def ring_edges(node: Topology) -> dict[frozenset[str], float]:
 def _ring_edge(node: Topology, a: Device, b: Device) -> float:
     """NVLink by the number of links and their rates, else the slowest link of the PCIe path."""
     cls = node.pair_class(a.id, b.id) or ""
-    if cls.startswith("NV") and cls[2:].isdigit():
+    if cls.startswith("NV"):
         return gpus.nvlink_ring_gb_per_s(int(cls[2:]), a.part) * min(_trained_share(a), _trained_share(b))
     up, down = route(node, a, b)
-    read = [x for x in (*up, *down) if x.width and link_capacity_gb_per_s(x) != float("inf")]
+    read = [trained for x in (*up, *down) if (trained := _trained(x))]
     if not read:
         return pcie.ring_gb_per_s(gpus.PCIE_GTS_BESIDE_NVLINK[a.part.nvlink_gen if a.part else 0], 16)
-    slowest = min(read, key=link_capacity_gb_per_s)
-    speed = slowest.speed_gts if not slowest.asleep else slowest.can_speed_gts or slowest.max_speed_gts
-    return pcie.ring_gb_per_s(speed or 0.0, slowest.width or 0, slowest.payload_bytes or pcie.ASSUMED_PAYLOAD_BYTES)
+    return pcie.ring_gb_per_s(*min(read, key=lambda trained: pcie.achievable_gb_per_s(*trained)))
 
 
 def _trained_share(gpu: Device) -> float:
@@ -240,8 +241,6 @@ def fair_share(flows: list[Flow], capacity: Capacity) -> list[float]:
         level = min((left[r] / len(who) for r, who in users.items()), default=float("inf"))
         own = min((flows[i].most for i in open_flows), default=float("inf"))
         level = min(level, own)
-        if level == float("inf"):
-            break
         done = {i for i in open_flows if flows[i].most <= level}
         for resource, who in users.items():
             if left[resource] / len(who) <= level * (1 + 1e-12):
