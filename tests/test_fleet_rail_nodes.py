@@ -116,6 +116,13 @@ class TestWhoIsCompared:
         assert answer.faults == ()
         assert answer.notes == (f"no cable seen at rail 2 ({place}) on any of 6 nodes, gpu001 to gpu006",)
 
+    def test_a_host_that_the_fabric_calls_otherwise_counts_once(self):
+        cluster = railed()
+        listing = cluster.listing()
+        listing = listing._replace(cables=tuple(c._replace(host=c.host.upper()) for c in listing.cables))
+        answer = rails(cluster.records(seen=False), [listing])
+        assert [pod.hosts for pod in answer.pods] == [tuple(cluster.hosts)]
+
     def test_a_long_host_name_in_the_report(self):
         cluster = railed()
         records = [r._replace(host=f"{r.host}.cluster.example") for r in cluster.records(seen=False)]

@@ -39,9 +39,11 @@ def cabled(records: Sequence[NodeRecord], listings: Sequence[Listing]) -> Cablin
             reached = [_cable(record, p, p.leaf, p.leaf_port) for p in ports if p.leaf]
             by.update(p.by for p in ports if p.leaf and p.by)
         nodes.append(_node(record, reached))
-    alone, shared = listed_hosts(cables, {_short(record.host) for record in records})
+    guids = {port.guid for record in records for port in record.ports if port.guid}
+    reported = {_short(record.host) for record in records}
+    reported |= {_short(c.host) for c in cables if c.host and c.guid in guids}  # by whatever name
+    alone, shared = listed_hosts(cables, reported)
     by.update(c.by for c in cables if alone)
-    guids = {port.guid for record in records for port in record.ports}
     nameless = sum(not c.host and c.guid not in guids for c in cables)
     found = tuple(n for n in (*aligned(nodes), *alone) if n.cables)
     return Cabling(found, tuple(sorted(by)), tuple(_notes(nameless, sorted(shared))))
