@@ -338,3 +338,15 @@ def test_what_looks_like_a_listing_costs_little(text):
         started = time.process_time()
         assert listing(f"{known}\n{text}", "") is not None
         assert time.process_time() - started < 5
+
+
+def test_listings_of_different_times_are_told(ask):
+    net = sim.rail_optimised()
+    before = net.listing()
+    net.swap(("gpu02", 3), ("gpu02", 4))
+    answer = ask(before, net.listing())
+    assert faults(answer) == []
+    assert answer["rails"]["notes"][0].startswith("the listings have different hosts in 2 switch ports")
+    assert not [note for note in ask(before, before)["rails"]["notes"] if "different" in note]
+    two_planes = ask(*(net.listing() for net in sim.dual_plane()))
+    assert not [note for note in two_planes["rails"]["notes"] if "different" in note]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from topocheck.fleet.fabric import HostCable, Listing, short_name
+from topocheck.fleet.fabric import HostCable, Listing, contradictions, short_name
 from topocheck.fleet.peers import Peers, compared, family, few, fix, most
 from topocheck.fleet.record import NodeRecord, RailPort
 from topocheck.fleet.report import RailEnd, RailFault, Rails
@@ -34,8 +34,13 @@ def with_cables(rails: Rails, nodes: Sequence[NodeRecord], listings: Sequence[Li
         leaves=leaves(found),
         bisection_gbit_per_s=bisection_gbit_per_s(found),
         faults=tuple(faults),
-        notes=(*rails.notes, *tier_words(found)),
+        notes=(*_disagreement(listings), *rails.notes, *tier_words(found)),
     )
+
+
+def _disagreement(listings: Sequence[Listing]) -> Iterator[str]:
+    if ports := contradictions(listings):
+        yield f"the listings have different hosts in {ports} switch ports: of different times? The first counts"
 
 
 def cable_faults(found: Tree, nodes: Sequence[NodeRecord]) -> tuple[RailFault, ...]:

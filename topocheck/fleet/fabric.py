@@ -7,7 +7,7 @@ What follows from it: `tiers.py` (leaves, uplinks, bisection), `cables.py` (slow
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from sys import intern
 from typing import NamedTuple
 
@@ -69,13 +69,23 @@ def listing(text: str, origin: str) -> Listing | None:
 def distinct(listings: Iterable[Listing]) -> tuple[Listing, ...]:
     """Listings that can be read together: switches of one name in two fabrics go by GUID, and a cable that several
     listings have stays in the first."""
-    listings = tuple(listings)
+    taken: set[tuple[str, str]] = set()
+    return tuple(_untaken(each, taken) for each in _apart(tuple(listings)))
+
+
+def contradictions(listings: Iterable[Listing]) -> int:
+    """In how many switch ports a later listing has another CA than an earlier one: they are of different times."""
+    told: dict[tuple[str, str], str] = {}
+    cables = [c for each in _apart(tuple(listings)) for c in each.cables]
+    return sum(told.setdefault((c.switch, c.switch_port), c.guid) != c.guid for c in cables if c.guid)
+
+
+def _apart(listings: tuple[Listing, ...]) -> Iterator[Listing]:
     known: dict[str, set[str]] = {}
     for name, guid in (pair for each in listings for pair in each.guids):
         known.setdefault(name, set()).add(guid)
     twice = {name for name, guids in known.items() if len(guids) > 1}
-    taken: set[tuple[str, str]] = set()
-    return tuple(_untaken(_renamed(each, twice), taken) for each in listings)
+    return (_renamed(each, twice) for each in listings)
 
 
 def _renamed(each: Listing, names: set[str]) -> Listing:
