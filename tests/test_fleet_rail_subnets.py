@@ -111,3 +111,9 @@ class TestPolicy:
 
     def test_a_plan_of_other_rails_is_not_for_these_nodes(self):
         assert seen(railed(8, 4), patterns=self.PLAN).faults == ()
+
+    def test_a_policy_of_other_nodes_is_said_not_to_be_asked(self):
+        answer = seen(railed(), patterns=policy("leaf-a1", "leaf-a2"))
+        assert answer.faults == ()
+        assert answer.notes == ("the policy's rails are not asked: it names 2, the nodes have 8",)
+        assert seen(railed(), patterns=self.PLAN).notes == ()

@@ -37,7 +37,7 @@ def rails(nodes: Sequence[NodeRecord], listings: Sequence[Listing], patterns: tu
         why_none=None if told or subnets else _why_none(nodes, seen),
         by=tuple(sorted({*by_leaf.by, *by_subnet.by})),
         pods=tuple(_pod(pod) for pod in told or subnets),
-        notes=(*by_leaf.notes, *(note for pod in told for note in _absent(pod))),
+        notes=(*_unused(patterns, by_leaf), *by_leaf.notes, *(note for pod in told for note in _absent(pod))),
         faults=tuple(sorted(found, key=lambda f: (_RANK[f.severity], f.rule, f.ends[0][:2] if f.ends else ("", "")))),
     )
 
@@ -46,6 +46,14 @@ def _told(cabling: Cabling, patterns: tuple[NameSet, ...] = ()) -> list[Pod]:
     """The pods in which there are rails, or of which the policy says so; the largest first."""
     found = [pod for pod in pods(cabling.nodes, patterns) if pod.allowed or pod.orderly]
     return sorted(found, key=lambda pod: (-len(pod.nodes), pod.nodes[0].host))
+
+
+def _unused(patterns: Sequence[NameSet], seen: Cabling) -> Iterator[str]:
+    """A policy is for nodes with as many rails as it names."""
+    counts = sorted({len(node.order) for node in seen.nodes})
+    if patterns and counts and len(patterns) not in counts:
+        having = " or ".join(map(str, counts))
+        yield f"the policy's rails are not asked: it names {len(patterns)}, the nodes have {having}"
 
 
 def _pod(pod: Pod) -> report.Pod:
