@@ -151,6 +151,41 @@ def test_the_lines_of_two_hosts_are_told_apart_where_they_are_mixed(tmp_path):
     ]
 
 
+def of_another_node() -> dict[str, str]:
+    """The same tools on a node with four GPUs, another card's GUIDs, and links at half their width."""
+    rows = OUTPUTS["nvidia-smi_topo_-m"].split("Legend:")[0].splitlines()
+    four = "\n".join("\t".join(line.split("\t")[:5]) for line in rows[:5]) + "\n"
+    links = OUTPUTS["nvidia-smi_nvlink_-s"].replace("UUID: GPU-", "UUID: GPU-f").replace("26.562 GB/s", "<inactive>")
+    ports = re.sub(r"(GUID: 0x)[0-9a-f]{4}", r"\g<1>1070", OUTPUTS["ibstat"]).replace("State: Active", "State: Down")
+    return {"nvidia-smi_topo_-m": four, "ibstat": ports, "nvidia-smi_nvlink_-s": links}
+
+
+def test_what_an_unmarked_second_node_says_of_the_same_names_is_not_joined(plain, tmp_path):
+    (tmp_path / "ticket.md").write_text(fenced() + "And the other node:\n" + "\n".join(of_another_node().values()))
+    report, node = check(str(tmp_path / "ticket.md"))
+    assert [(d.id, d.nvlinks_active, d.state) for d in node.devices] == [
+        (d.id, d.nvlinks_active, d.state) for d in plain.topology.devices
+    ]
+    assert (report.verdict, report.findings) == ("healthy", ())
+    assert {gap.input for gap in report.gaps} == {"nvidia-smi topo -m", "ibstat", "nvidia-smi nvlink -s"}
+    assert {gap.reason for gap in report.gaps} == {
+        "outputs of two nodes: only the first is read; give the other's by itself"
+    }
+
+
+def test_a_second_reading_after_a_gpu_was_lost_is_no_second_node(tmp_path):
+    def listing(buses: list[str]) -> str:
+        gpus = (f"GPU 00000000:{bus}:00.0\n    Product Name : NVIDIA H100 PCIe\n" for bus in buses)
+        return f"Attached GPUs : {len(buses)}\n" + "".join(gpus)
+
+    (tmp_path / "nvidia-smi_-q").write_text(listing(["1b", "43", "52"]) + listing(["1b", "52"]))
+    assert not any("two nodes" in gap.reason for gap in check(str(tmp_path)).report.gaps)
+    (tmp_path / "nvidia-smi_-q").write_text(listing(["1b", "43", "52"]) + listing(["2c", "61"]))
+    report = check(str(tmp_path)).report
+    assert [d.bdf for d in report.devices] == ["0000:1b:00.0", "0000:43:00.0", "0000:52:00.0"]
+    assert any("two nodes" in gap.reason for gap in report.gaps)
+
+
 def test_the_kernels_own_times_and_a_documents_entities_stay():
     for text in (
         "[    9.100000] nvidia: loaded\n" * 5,

@@ -108,6 +108,12 @@ def test_numactl_nodes_named_only_in_the_first_line_exist():
 # --- lscpu --------------------------------------------------------------------------------------------------------
 
 
+def test_lscpu_tables_that_end_before_the_nodes_of_the_summary():
+    summary = "".join(f"NUMA node{node} CPU(s): {node}\n" for node in range(2)) + "Socket(s): 2\n"
+    text = f"{summary}CPU NODE SOCKET\n0   0    0\n"
+    assert (cpus(lscpu, text), sockets(lscpu, text)) == ({0: "0", 1: "1"}, {0: 0, 1: 1})
+
+
 def test_lscpu_nodes_divide_over_sockets():
     text = sample(lscpu)
     assert cpus(lscpu, text) == {0: "0,2,4,6,8,10,12,14", 1: "1,3,5,7,9,11,13,15"}

@@ -16,6 +16,7 @@ from topocheck.build.links import device_links, link_disagreements
 from topocheck.build.machine import machine_of, platform_seen, with_allowed_numa
 from topocheck.build.nics import matrix_nic_ids, nics_of, port_disagreements
 from topocheck.build.numa import numa_nodes_of, numa_of_roots, with_matrix_numa
+from topocheck.build.one_node import keep_first_node
 from topocheck.build.pci import chain_of, functions_of, links_of, parents_of, with_boot_limits
 from topocheck.build.roles import with_roles
 from topocheck.build.said import Said, sort_facts
@@ -48,6 +49,7 @@ def preload() -> None:
 def build(facts: Iterable[Fact], *, compute_nics: tuple[NameSet, ...] = ()) -> Topology:
     """The node that the facts describe; `compute_nics` are those the site names (none: found out)."""
     said = sort_facts(facts)
+    keep_first_node(said)
     functions = functions_of(said.pci)
     parents = parents_of(functions)
     bridges = {b: f for b, f in functions.items() if f.is_bridge or f.port_type in ("root", "upstream", "downstream")}

@@ -13,6 +13,7 @@ MAX_LINE_CHARS = 4096  # the longest honest line is a kernel command line
 MAX_LINES = 400_000  # the longest output of a tool, lspci -vvxxxx of a host with virtual functions, has 300,000
 MOST_FUNCTIONS = 8192  # of PCI: ten cards with 256 virtual functions each have 2,570
 SNIFF_CHARS = 1 << 20  # how much of a text is looked at to tell which tool wrote it
+TWO_NODES = "outputs of two nodes: only the first is read; give the other's by itself"
 NO_STARTS: Mapping[str, int] = {}
 
 _PROMPT = re.compile(r"[\w@.:~/\-\[\]() ]{0,80}[#$%>] ?[A-Za-z./]")

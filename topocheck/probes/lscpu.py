@@ -62,7 +62,8 @@ def parse(text: str) -> Iterable[Fact]:
     sockets = _sockets(summary, table)
     derived = _spread(sorted(n for n, cpus in nodes.items() if cpus != ""), sockets)
     for number, cpus in sorted(nodes.items()):
-        yield NumaNode(INPUT, number, cpus, socket=_only(sockets_of[number]) if table else derived.get(number))
+        socket = _only(sockets_of[number]) if number in sockets_of else derived.get(number)
+        yield NumaNode(INPUT, number, cpus, socket=socket)
     if summary or table:
         yield _host(summary, table, sockets)
 

@@ -14,6 +14,7 @@ from ipaddress import IPv6Address
 from typing import Any
 
 from topocheck.facts import Evidence, Gap, Gid, RdmaDevice, RdmaPort
+from topocheck.probes.lines import TWO_NODES
 
 MOST_DEVICES = 2048  # ten cards with 127 virtual functions each have 1,280
 _NUMBERING = re.compile(r"^\d+:|\(\d+\)$")
@@ -58,11 +59,13 @@ class DeviceDraft:
     line: Evidence | None = None
     fields: dict[str, Any] = field(default_factory=dict)
     ports: dict[int, PortDraft] = field(default_factory=dict)
+    of_two_nodes: bool = False  # another device of that name was read
 
     def put(self, name: str, value: Any) -> None:  # noqa: ANN401
         """Note a field unless it is known or nothing was said."""
         if value is not None:
-            self.fields.setdefault(name, value)
+            known = self.fields.setdefault(name, value)
+            self.of_two_nodes |= name == "node_guid" and known != value
 
     def port(self, number: int) -> PortDraft:
         """The port of that number, begun if it is new."""
@@ -81,21 +84,29 @@ class Devices(dict[str, DeviceDraft]):
     def __init__(self) -> None:
         super().__init__()
         self.has_more = False
+        self._last: DeviceDraft | None = None
+        self._of_two_nodes = False
 
     def named(self, name: str, line: Evidence) -> DeviceDraft:
-        """The device of that name, begun if it is new; of too many, one that is not kept."""
+        """The device of that name, begun if it is new; of too many, and of a second node, one that is not kept."""
         draft = self.get(name)
+        self._of_two_nodes |= self._last is not None and self._last.of_two_nodes
         if draft is None:
             draft = DeviceDraft(name, line)
-            if len(self) < MOST_DEVICES:
+            if self._of_two_nodes:
+                pass
+            elif len(self) < MOST_DEVICES:
                 self[name] = draft
             else:
                 self.has_more = True
+        self._last = draft
         return draft
 
     def finished(self, witness: str) -> Iterator[RdmaDevice | Gap]:
-        """The facts, and a gap if there were too many."""
+        """The facts, and a gap if there were too many, or those of two nodes."""
         yield from (draft.finished(witness) for draft in self.values())
+        if any(draft.of_two_nodes for draft in self.values()):
+            yield Gap(witness, TWO_NODES)
         if self.has_more:
             yield Gap(witness, f"more than {MOST_DEVICES:,} devices: the rest was not read")
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from topocheck.facts import Evidence, Fact, Gap, NvlinkGpu, NvlinkPort, full_bdf
-from topocheck.probes.lines import SNIFF_CHARS, Line, lines, sniffed
+from topocheck.probes.lines import SNIFF_CHARS, TWO_NODES, Line, lines, sniffed
 from topocheck.probes.smi_errors import errors
 
 INPUT = "nvidia-smi nvlink -s"
@@ -78,11 +78,13 @@ def parse(text: str, command: str = "nvidia-smi nvlink") -> Iterable[Fact]:
     witness = f"nvidia-smi nvlink {option[1]}" if option else _witness(text)
     gpus: dict[int, _Gpu] = {}
     current = int(asked[1]) if asked else None
-    links, orphans = 0, False
+    links, orphans, of_two_nodes = 0, False, False
     for line in lines(text):
         if heading := _GPU.fullmatch(line.text):
             current = int(heading[1])
             gpu = gpus.setdefault(current, _Gpu(heading[2], heading[3]))
+            if of_two_nodes := bool(gpu.uuid and heading[3] and gpu.uuid != heading[3]):
+                break
             gpu.line = gpu.line or Evidence(witness, line.number, line.text)
         elif asked := _ID.search(line.text):
             current = int(asked[1])
@@ -96,6 +98,8 @@ def parse(text: str, command: str = "nvidia-smi nvlink") -> Iterable[Fact]:
             gpus[current].cut = True
     facts: list[Fact] = list(_without_cut_lists(gpus, witness))
     facts += [_fact(witness, index, gpu) for index, gpu in gpus.items()]
+    if of_two_nodes:
+        facts.append(Gap(witness, TWO_NODES))
     if orphans:
         facts.append(Gap(witness, "links without the line that names their GPU were left out"))
     return [*facts, *errors(text, witness)] or [Gap(witness, "no link in it")]

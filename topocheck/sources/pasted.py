@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
 
 HEAD_CHARS = 1 << 16
 _PIECE_CHARS = 1 << 20
@@ -51,10 +50,12 @@ _LOGGED = tuple(
         rf"^ ?[-|:]? ?(?:[\w.]{{1,60}} [-|:] )?(?:\[{_LEVEL}\] ?|{_LEVEL}(?::[\w.]{{1,60}}:| ?[-|:] ?| ))",
     )
 )
+_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]{0,20}[ \t]*$", re.MULTILINE)
 _BORDERS = tuple(
     re.compile(layer, re.MULTILINE) for layer in (r"^[\u2502\u2503\u2551] ?", r"[ \t]*(?:\\|[\u2502\u2503\u2551])$")
 )
-_NUMBER = re.compile(r"^ {0,9}(\d{1,7})(?:\t|:(?! [\d ]+$)| {1,2}|$)", re.MULTILINE)
+_NUMBER = re.compile(r"^ {0,9}(\d{1,7})(?:\t|:| {1,2}|$)", re.MULTILINE)
+_DISTANCES = re.compile(r"[ \d:]+$")  # of NUMA nodes, whose rows have numbers too
 _STRING = r'("(?:[^"\\\n]|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})){0,8192}")'
 _JSON_LOG = re.compile(rf'^\{{"log": ?{_STRING},[^\n]{{0,300}}\}}$', re.MULTILINE)
 _JSON_STRING = re.compile(rf"^[ \t]*{_STRING},?$", re.MULTILINE)
@@ -77,6 +78,8 @@ def unpasted(text: str) -> str:
         text = without(layer, text)
     if _is_numbered(text):
         text = without(_NUMBER, text)
+    if "```" in text or "~~~" in text:
+        text = without(_FENCE, text)
     if not is_xml and _ENTITY.search(text, 0, HEAD_CHARS):
         text = _ENTITY.sub(lambda match: _CHARACTERS[match[0].lower()], text)
     return text
@@ -131,9 +134,15 @@ def _without_tags(text: str) -> str:
 
 
 def _is_numbered(text: str) -> bool:
-    """Whether the lines are numbered from 1 on, as by `cat -n`."""
-    lines = first_lines(text)
-    matches = [_NUMBER.match(line) for line in lines]
-    numbers = [int(match[1]) for match in matches if match]
-    counts = all(b == a + 1 for a, b in pairwise(numbers)) and matches[:1] != [None] and numbers[:1] == [1]
-    return counts and len(numbers) > 2 and len(numbers) >= _SHARE * len(lines)
+    """Whether the lines are numbered from 1 on, as by `cat -n`, or those that are not blank, as by `nl`."""
+    lines = text[:HEAD_CHARS].split("\n", _LOOKED_AT)[:_LOOKED_AT]
+    printed = [line for line in lines if line.strip()]
+    if not printed or (first := _NUMBER.match(printed[0])) is None or int(first[1]) != 1:
+        return False
+    if all(_DISTANCES.match(line) for line in printed):
+        return False
+    for counted in (lines, printed):
+        right = sum(1 for at, line in enumerate(counted, 1) if (m := _NUMBER.match(line)) and int(m[1]) == at)
+        if right > 2 and right >= _SHARE * len(printed):
+            return True
+    return False
