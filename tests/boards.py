@@ -169,6 +169,11 @@ def pair_of_cards(count: int = 4, gpu: str = "l40s", nic: str | None = None, **n
 DOWN = {"state": "down", "physical": "polling"}
 
 
+def gpus(count: int) -> list[str]:
+    """The uids of all."""
+    return [f"g{i}" for i in range(count)]
+
+
 def nics(*numbers: int) -> list[str]:
     """Their uids."""
     return [f"n{i}" for i in numbers]

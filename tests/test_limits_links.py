@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from boards import Board, hgx, hgx_node, placed, said, unsaid
+from boards import Board, gpus, hgx, hgx_node, placed, said, unsaid
 from nodesim.spec import HostBridge, Link, Nic, Node, Port, Switch
 
 from topocheck.expected import Baseline, EarlierDevice, EarlierLink, Expected
@@ -26,10 +26,6 @@ def linked(node: Node, *uids: str, **values: Any) -> Node:
     for uid in uids:
         node = node.changed(uid, lambda child: replace(child, link=replace(child.link, **values)))
     return node
-
-
-def gpus(count: int) -> list[str]:
-    return [f"g{i}" for i in range(count)]
 
 
 def as_before(board: Board, uid: str, width: int | None, speed_gts: float | None) -> Topology:
@@ -176,8 +172,14 @@ def test_a_link_known_from_the_boot_log_alone_is_pci003s() -> None:
     board = board.plus(BandwidthLimit(board.bdf("n0"), board.bdf("n0^"), 32.0, 8, 32.0, 16, line, "mlx5_core"))
     for rule in ("PCI001", "PCI002"):
         assert board.said(rule) == [] and board.unsaid(rule) == "in part"
-    for finding in board.said("PCI003"):
-        assert finding.confidence == "low" and "at boot" in finding.message
+
+
+def test_a_link_whose_present_value_was_not_read_is_not_below_anything() -> None:
+    """lspci printed what the card can, of the port nothing."""
+    board = placed(hgx_node(3, gpu="a100", fabric="none")).pci("n0", speed_gts=None, width=None)
+    board = board.pci("n0^", speed_gts=None, width=None, max_speed_gts=None, max_width=None)
+    for rule in ("PCI001", "PCI002", "PCI003"):
+        assert board.said(rule) == [] and board.unsaid(rule) == "in part"
 
 
 def test_one_end_that_was_not_read_leaves_pci001_in_part() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from boards import Board, hgx, hgx_node, pair_of_cards, placed
+from boards import Board, gpus, hgx, hgx_node, pair_of_cards, placed
 from nodesim.spec import Node
 
 from topocheck.facts import Evidence, Host, Matrix, NvlinkGpu, NvlinkPort
@@ -18,10 +18,6 @@ def down(node: Node, uids: list[str], *links: int) -> Node:
     for uid in uids:
         node = node.changed(uid, lambda gpu: replace(gpu, links_down=frozenset(links)))
     return node
-
-
-def gpus(count: int) -> list[str]:
-    return [f"g{i}" for i in range(count)]
 
 
 def bridged(pairs: int, *joined: int) -> Node:

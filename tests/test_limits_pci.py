@@ -6,17 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from boards import Board, hgx, placed, unsaid
+from boards import Board, gpus, hgx, placed, unsaid
 from nodesim.spec import Gpu, HostBridge, Link, Node, Switch
 
 from topocheck.facts import Evidence, GpuState, LogEvent, PciFunction, PciListing
 from topocheck.model import Scenario
 from topocheck.patches import OwnUplink, SetPayload, SetPci
-
-
-def gpus(count: int) -> list[str]:
-    return [f"g{i}" for i in range(count)]
-
 
 # --- PCI005: achievable GB/s of x16: Gen4 26.0, Gen5 53.8
 

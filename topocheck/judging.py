@@ -9,7 +9,7 @@ from topocheck.expected import EarlierLink
 from topocheck.facts import Evidence
 from topocheck.finding import NotApplicable, Severity, Skip, enough, equals_of
 from topocheck.graph import Device, PcieLink, Topology
-from topocheck.hardware.pcie import gen_word
+from topocheck.hardware.pcie import GTS_OF_GEN, gen_word
 from topocheck.model import Scenario
 
 
@@ -71,6 +71,21 @@ def gts(link: PcieLink) -> float:
     return link.speed_gts or 0.0
 
 
+def can_lanes(link: PcieLink) -> int:
+    """The width both ends can, 0 where one was not read."""
+    return link.can_width or 0
+
+
+def can_gts(link: PcieLink) -> float:
+    """The speed both ends can, 0 where one was not read."""
+    return link.can_speed_gts or 0.0
+
+
+def awake_gts(link: PcieLink) -> float:
+    """The speed the link runs at, or would run at awake; 0 where it was not read."""
+    return (link.can_speed_gts or link.max_speed_gts or 0.0) if link.asleep else gts(link)
+
+
 def measurable(judged: JudgedLink) -> bool:
     """Whether the trained width and speed were read at all."""
     link = judged.link
@@ -119,7 +134,19 @@ def severity_by_equals(equals: list[PcieLink], better: Callable[[PcieLink], bool
     return ("error" if enough(count, len(equals)) else "warning"), count
 
 
-def ran_before(node: Topology, link: PcieLink) -> EarlierLink | None:
+def lanes_before(node: Topology, link: PcieLink) -> int:
+    """The width the link had in the baseline, 0 where it does not say."""
+    then = _ran_before(node, link)
+    return (then.width or 0) if then else 0
+
+
+def gts_before(node: Topology, link: PcieLink) -> float:
+    """The speed it had then."""
+    then = _ran_before(node, link)
+    return (then.speed_gts or 0.0) if then else 0.0
+
+
+def _ran_before(node: Topology, link: PcieLink) -> EarlierLink | None:
     """The link as the baseline has it: above the same device, or between the same two bridges."""
     baseline = node.expected.baseline
     then = baseline.links.get(link.id) if baseline else None
@@ -131,8 +158,17 @@ def ran_before(node: Topology, link: PcieLink) -> EarlierLink | None:
     return then if same else None
 
 
-def built(node: Topology, j: JudgedLink) -> Mapping[str, int]:
-    """What the platform's GPUs and compute NICs run at, `gen` and `width`; empty where its row does not say."""
+def built_lanes(node: Topology, j: JudgedLink) -> int:
+    """The width of the platform's GPUs and compute NICs, 0 where its row does not say."""
+    return _built(node, j).get("width", 0)
+
+
+def built_gts(node: Topology, j: JudgedLink) -> float:
+    """Their speed."""
+    return GTS_OF_GEN.get(_built(node, j).get("gen", 0), 0.0)
+
+
+def _built(node: Topology, j: JudgedLink) -> Mapping[str, int]:
     own = j.owner is not None and (j.owner.kind == "gpu" or j.owner.role == "compute")
     return node.platform.pcie if node.platform and own else {}
 
@@ -151,7 +187,7 @@ def link_words(link: PcieLink) -> str:
     """ "PCIe 5.0 x8"; "PCIe ~4.0 x16" for a link that sleeps and is taken at what it can."""
     if not link.speed_gts:
         return f"PCIe x{link.width}"
-    awake = (link.can_speed_gts or link.max_speed_gts) if link.asleep else None
+    awake = link.asleep and awake_gts(link)
     return f"PCIe ~{gen_word(awake)} x{link.width}" if awake else f"PCIe {gen_word(link.speed_gts)} x{link.width}"
 
 

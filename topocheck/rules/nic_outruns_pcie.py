@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, equals_of
 from topocheck.graph import Device, PcieLink, Topology
 from topocheck.hardware import network, pcie
-from topocheck.judging import judged_nics, link_evidence, link_words
+from topocheck.judging import awake_gts, judged_nics, lanes, link_evidence, link_words
 from topocheck.model import Scenario, route
 from topocheck.patches import Patch, SetLink
 
@@ -69,8 +69,7 @@ def _path(node: Topology, nic: Device) -> list[PcieLink]:
 
 
 def _line_rate(link: PcieLink) -> float:
-    speed = link.speed_gts if not link.asleep else link.can_speed_gts or link.max_speed_gts
-    return pcie.line_rate_gb_per_s(speed or 0.0, link.width or 0)
+    return pcie.line_rate_gb_per_s(awake_gts(link), lanes(link))
 
 
 def _narrowest(node: Topology, nic: Device) -> PcieLink | None:
@@ -112,6 +111,6 @@ def _patches(node: Topology, nic: Device, need_gb_per_s: float) -> tuple[Patch, 
     patches: list[Patch] = []
     for link in _path(node, nic):
         if _line_rate(link) < need_gb_per_s:
-            fits = (s for s in pcie.GTS_OF_GEN.values() if pcie.line_rate_gb_per_s(s, link.width or 0) >= need_gb_per_s)
+            fits = (s for s in pcie.GTS_OF_GEN.values() if pcie.line_rate_gb_per_s(s, lanes(link)) >= need_gb_per_s)
             patches.append(SetLink(link.id, speed_gts=next(fits, max(pcie.GTS_OF_GEN.values()))))
     return tuple(patches)

@@ -38,7 +38,6 @@ from topocheck.patches import SetLink
 
 ID = "PCI003"
 NAME = "pcie-slot-capped"
-_ROUNDING_GTS = 0.1
 
 
 def check(node: Topology) -> Iterator[Answer]:
@@ -57,7 +56,7 @@ def check(node: Topology) -> Iterator[Answer]:
 
 def _capped(link: PcieLink) -> bool:
     wider = link.max_width and link.a_max_width and link.a_max_width < link.max_width
-    faster = link.max_speed_gts and link.a_max_speed_gts and link.a_max_speed_gts < link.max_speed_gts - _ROUNDING_GTS
+    faster = link.max_speed_gts and link.a_max_speed_gts and link.a_max_speed_gts < link.max_speed_gts
     return bool(wider or faster) and not link.at_boot
 
 
@@ -65,16 +64,19 @@ def _one_ended(link: PcieLink) -> bool:
     """Runs below what its own end can, the other end not read; speed counts only where sleep is ruled out."""
     if link.can_width is None and link.max_width and lanes(link) < link.max_width:
         return True
-    slow = link.max_speed_gts and gts(link) < link.max_speed_gts - _ROUNDING_GTS
+    slow = link.max_speed_gts and gts(link) < link.max_speed_gts
     return bool(link.can_speed_gts is None and slow and not link.asleep)
 
 
 def _alike(node: Topology, j: JudgedLink) -> bool:
     """Whether no equal is in a better slot; one in a worse slot makes this one no exception."""
-    speed, width = j.link.a_max_speed_gts or 0.0, j.link.a_max_width or 0
-    return not any(
-        (x.a_max_speed_gts or 0.0) > speed + _ROUNDING_GTS or (x.a_max_width or 0) > width for x in equal_links(node, j)
-    )
+    speed_gts, width = _slot(j.link)
+    return not any(fast > speed_gts or wide > width for fast, wide in map(_slot, equal_links(node, j)))
+
+
+def _slot(link: PcieLink) -> tuple[float, int]:
+    """What the port above can, 0 where it was not read."""
+    return link.a_max_speed_gts or 0.0, link.a_max_width or 0
 
 
 def _capped_finding(node: Topology, j: JudgedLink) -> Finding:

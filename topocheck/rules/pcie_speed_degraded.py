@@ -21,18 +21,19 @@ from collections.abc import Iterator
 from topocheck.facts import Evidence
 from topocheck.finding import Answer, Finding
 from topocheck.graph import PcieLink, Topology
-from topocheck.hardware.pcie import GTS_OF_GEN, gen_word
+from topocheck.hardware.pcie import gen_word
 from topocheck.judging import (
     JudgedLink,
-    built,
+    built_gts,
+    can_gts,
     equal_links,
     gts,
+    gts_before,
     judged_links,
     link_evidence,
     link_scenarios,
     link_words,
     measurable,
-    ran_before,
     severity_by_equals,
     unread_links,
 )
@@ -40,7 +41,6 @@ from topocheck.patches import SetLink
 
 ID = "PCI002"
 NAME = "pcie-speed-degraded"
-_ROUNDING_GTS = 0.1
 
 
 def check(node: Topology) -> Iterator[Answer]:
@@ -52,34 +52,27 @@ def check(node: Topology) -> Iterator[Answer]:
     asleep = f", {len(read) - len(awake)} asleep" if len(awake) < len(read) else ""
     yield from unread_links(node, judged, len(awake), f" at both ends and awake{asleep}")
     for j in judged:
-        can = (j.link.can_speed_gts or 0.0) - _ROUNDING_GTS
         if not measurable(j) or j.link.at_boot:
             continue
-        if not j.link.asleep and gts(j.link) < max(can, _before(node, j) - _ROUNDING_GTS):
-            yield _finding(node, j, held=_held(j.link, can))
-        elif _held(j.link, can):
+        if not j.link.asleep and gts(j.link) < max(can_gts(j.link), gts_before(node, j.link)):
+            yield _finding(node, j, held=_held(j.link))
+        elif _held(j.link):
             yield _finding(node, j, held=True)
 
 
-def _before(node: Topology, j: JudgedLink) -> float:
-    then = ran_before(node, j.link)
-    return (then.speed_gts or 0.0) if then else 0.0
-
-
-def _held(link: PcieLink, can: float) -> bool:
-    return (link.target_speed_gts or 99.0) < can
+def _held(link: PcieLink) -> bool:
+    return link.target_speed_gts is not None and link.target_speed_gts < can_gts(link)
 
 
 def _finding(node: Topology, j: JudgedLink, *, held: bool) -> Finding:
-    link, then, both = j.link, _before(node, j), j.link.can_speed_gts or 0.0
-    can, ran_faster = max(both, then), then > gts(link) + _ROUNDING_GTS and not link.asleep
+    link, then, both = j.link, gts_before(node, j.link), can_gts(j.link)
+    can, ran_faster = max(both, then), then > gts(link) and not link.asleep
     equals = equal_links(node, j)
     severity, better = severity_by_equals(equals, lambda x: gts(x) > gts(link))
     why = f"; Target Link Speed of {link.a} is {link.target_speed_gts:g} GT/s" if held else ""
     peers = f", {better} of {len(equals)} equals run faster" if better else ""
     by_baseline = ran_faster and (severity != "error" or then > both)
-    rated = GTS_OF_GEN.get(built(node, j).get("gen", 0), 0.0)
-    by_platform = severity != "error" and not ran_faster and rated > gts(link) + _ROUNDING_GTS
+    by_platform = severity != "error" and not ran_faster and built_gts(node, j) > gts(link)
     where = f"both ends can {gen_word(both)}" if both == can else "it ran faster before"
     earlier = node.expected.before(gen_word(then)) if ran_faster else ""
     return Finding(

@@ -22,15 +22,16 @@ from topocheck.finding import Answer, Finding
 from topocheck.graph import Topology
 from topocheck.judging import (
     JudgedLink,
-    built,
+    built_lanes,
+    can_lanes,
     equal_links,
     judged_links,
     lanes,
+    lanes_before,
     link_evidence,
     link_scenarios,
     link_words,
     measurable,
-    ran_before,
     severity_by_equals,
     unread_links,
 )
@@ -46,22 +47,17 @@ def check(node: Topology) -> Iterator[Answer]:
     read = [j for j in judged if measurable(j) and j.link.can_width and not j.link.at_boot]
     yield from unread_links(node, judged, len(read), " at both ends")
     for j in judged:
-        if measurable(j) and not j.link.at_boot and lanes(j.link) < max(j.link.can_width or 0, _before(node, j)):
+        if measurable(j) and not j.link.at_boot and lanes(j.link) < max(can_lanes(j.link), lanes_before(node, j.link)):
             yield _finding(node, j)
 
 
-def _before(node: Topology, j: JudgedLink) -> int:
-    then = ran_before(node, j.link)
-    return (then.width or 0) if then else 0
-
-
 def _finding(node: Topology, j: JudgedLink) -> Finding:
-    link, then, both = j.link, _before(node, j), j.link.can_width or 0
+    link, then, both = j.link, lanes_before(node, j.link), can_lanes(j.link)
     can, ran_wider = max(both, then), then > lanes(link)
     equals = equal_links(node, j)
     severity, better = severity_by_equals(equals, lambda x: lanes(x) > lanes(link))
     by_baseline = ran_wider and (severity != "error" or then > both)
-    by_platform = severity != "error" and not ran_wider and built(node, j).get("width", 0) > lanes(link)
+    by_platform = severity != "error" and not ran_wider and built_lanes(node, j) > lanes(link)
     seen = "asleep now; " if link.asleep else ""
     peers = f", {better} of {len(equals)} equals run wider" if better else ""
     where = f"both ends can x{both}" if both == can else "it ran wider before"
