@@ -239,6 +239,29 @@ def test_who_has_more_is_shown_not_accused():
     assert (entry.majority, entry.accused, entry.others[0].value) == ("x8", False, "x16")
 
 
+def older_nics(document):
+    """All eight compute NICs are of the generation before."""
+    for nic in (d for d in document["devices"] if d["kind"] == "nic" and d["role"] == "compute"):
+        nic |= {"pci_id": "15b3:101b", "firmware": "20.43.2026", "board_id": "MT_0000000223"}
+        nic["ports"][0]["rate_gbit_per_s"] = 200
+        sisters.link(document, nic["bdf"]).update(speed_gts=16.0, max_speed_gts=16.0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 10, 11])
+def test_nics_of_another_generation_are_shown_with_nothing_that_follows(count):
+    found = unlike(sisters.fleet((12 - count, report()), (count, edited(older_nics))))
+    assert [(entry.field, entry.accused) for entry in found if entry.severity == "warning"] == [("NIC models", False)]
+
+
+def test_within_a_generation_the_odd_one_is_still_found():
+    both = lambda document: (older_nics(document), sisters.port("mlx5_1", mtu=2048)(document))  # noqa: E731
+    found = unlike(sisters.fleet((20, report()), (4, edited(older_nics)), edited(both)))
+    warnings = [entry for entry in found if entry.accused and entry.severity == "warning"]
+    assert [(entry.field, entry.others[0].hosts) for entry in warnings] == [
+        ("MTU of nic 0000:3c:00.0 port 1", ("gpu025",))
+    ]
+
+
 def test_eight_narrow_links_of_one_node_are_one_entry():
     nics = [d["bdf"] for d in report()["devices"] if d["kind"] == "nic" and d["role"] == "compute"]
 

@@ -8,13 +8,13 @@ node that has more of a good thing (lanes, links, MTU) than its sisters is shown
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from topocheck.fleet.chassis import ENOUGH_NODES, Crowd, crowds
 from topocheck.fleet.record import Fault, Kind, NodeRecord
 from topocheck.fleet.report import Other, Unlike
-from topocheck.fleet.values import COUNTS, HARDWARE, PLACE, SAID_BY, SOFTWARE, name_of, place_of
+from topocheck.fleet.values import COUNTS, HARDWARE, NIC_MODELS, PLACE, SAID_BY, SOFTWARE, name_of, place_of
 
 _LISTS = ("GPU numbering", "NIC numbering", "GPU–NIC map")  # "A 1, B 2, …": only what differs of them is told
 _MORE_IS_BETTER = (*COUNTS, "PCIe width", "PCIe speed", "PCIe slot speed", "MTU", "port rate", "NVLinks")
@@ -48,8 +48,31 @@ def _of_crowd(crowd: Crowd) -> Iterator[Unlike]:
             if node.host not in short:
                 kinds[node.kind][place].append(node)
     for own, strangers in kinds.values():
-        yield from _differences(own, lambda name: name in HARDWARE and name not in COUNTS)
+        yield from _differences(own, lambda name: name == NIC_MODELS)
+        for alike in _by_models(own):
+            yield from _differences(alike, lambda name: name in HARDWARE and name not in (*COUNTS, NIC_MODELS))
         yield from _differences([*own, *strangers], lambda name: name in SOFTWARE)
+
+
+def _by_models(nodes: Sequence[NodeRecord]) -> Iterable[list[NodeRecord]]:
+    """Nodes with cards of another generation have other links and rates, too; with one odd card they are as the
+    others."""
+    tally = _tally(nodes, lambda name: name == NIC_MODELS).get(NIC_MODELS, {})
+    usual = min(tally, key=lambda value: (-len(tally[value]), value), default="")
+    of_host = {n.host: value for value, alike in tally.items() if _cards_unlike(value, usual) > 1 for n in alike}
+    found: dict[str, list[NodeRecord]] = defaultdict(list)
+    for node in nodes:
+        found[of_host.get(node.host, usual)].append(node)
+    return found.values()
+
+
+def _cards_unlike(value: str, majority: str) -> int:
+    """How many cards of "15b3:1021 ×2, 15b3:1023 ×8" the other has not: 8 where that has ten of the first."""
+    own, usual = (
+        Counter({m: int(n) for m, _, n in (part.partition(" ×") for part in text.split(", ")) if n})
+        for text in (value, majority)
+    )
+    return (own - usual).total()
 
 
 def _differences(nodes: Sequence[NodeRecord], wanted: Callable[[str], bool]) -> list[Unlike]:
@@ -79,18 +102,21 @@ def _of_field(field: str, values: Mapping[str, list[NodeRecord]]) -> Iterator[Un
     count = len(values[majority])
     strong = total >= ENOUGH_NODES and 5 * count >= 4 * total
     others = {value: nodes for value, nodes in values.items() if value != majority}
-    better = {value for value in others if strong and _better(field, value, majority)}
+    meant = {value for value in others if strong and _meant(field, value, majority)}
     kind = values[majority][0].kind
     severity = "warning" if name_of(field) in HARDWARE else "info"
     for accused in (True, False):
-        chosen = {value: nodes for value, nodes in others.items() if (strong and value not in better) is accused}
+        chosen = {value: nodes for value, nodes in others.items() if (strong and value not in meant) is accused}
         if chosen:
             usual, shown = shortened(field, majority, chosen)
             minority = _others(field, chosen, shown)
             yield Unlike(field, severity, kind, total, usual, count / total, accused, minority)
 
 
-def _better(field: str, value: str, majority: str) -> bool:
+def _meant(field: str, value: str, majority: str) -> bool:
+    """More than the sisters have, or several cards of another model: nobody's fault."""
+    if name_of(field) == NIC_MODELS:
+        return _cards_unlike(value, majority) > 1
     a, b = _NUMBER.match(value), _NUMBER.match(majority)
     return name_of(field) in _MORE_IS_BETTER and a is not None and b is not None and float(a[1]) > float(b[1])
 

@@ -22,6 +22,7 @@ PLACE = " of "
 GPU_COUNT = "GPU count"
 NIC_COUNT = "NIC count"
 COUNTS = (GPU_COUNT, NIC_COUNT)
+NIC_MODELS = "NIC models"
 Pairs = Iterator[tuple[str, str]]
 _NEAR = ("PIX", "PXB")
 _FULL_LANES = 16
@@ -32,7 +33,7 @@ HARDWARE = {
     GPU_COUNT: ("GPU001", "GPU003"),
     NIC_COUNT: ("NET005", "RAIL003"),
     "NVSwitch count": ("NVL005",),
-    "NIC models": ("NET005", "NET006"),
+    NIC_MODELS: ("NET005", "NET006"),
     "ports a NIC": ("NET005", "NET006"),
     "PCIe width": ("PCI001", "PCI003", "PCI004"),
     "PCIe speed": ("PCI002", "PCI003", "PCI004"),
@@ -154,7 +155,7 @@ def _counted(values: Iterable[str]) -> str:
 def _cards(nics: list[Any]) -> Pairs:
     if not nics or not _named(nics):
         return
-    for field, key in (("NIC models", "pci_id"), ("NIC boards", "board_id")):
+    for field, key in ((NIC_MODELS, "pci_id"), ("NIC boards", "board_id")):
         if all(nic[key] for nic in nics):
             counts = Counter(str(nic[key]) for nic in nics)
             yield field, ", ".join(f"{name} ×{n}" for name, n in sorted(counts.items()))
