@@ -8,7 +8,7 @@ import pytest
 from topocheck.facts import PciFunction
 from topocheck.hardware import collectives, gpus, latency, network, pci_ids, tuning, xids
 from topocheck.hardware.compute import chip_of
-from topocheck.hardware.pcie import gen_of
+from topocheck.hardware.pcie import GTS_OF_GEN, gen_of
 from topocheck.hardware.platforms import Match, Platform, Seen, platforms
 
 # Dense bf16 TFLOP/s, GB/s, GB: docs/predict.md says where each was found. Shared memory and L2, GB/s: SMs × 128 bytes ×
@@ -114,10 +114,13 @@ def test_infiniband_lanes():
     assert [network.ib_rate_gbit_per_s(*of) for of in ((None, "NDR"), (4, None), (4, "ZDR"), (0, "NDR"))] == [None] * 4
 
 
-@pytest.mark.parametrize(("gts", "gen"), [(2.5, 1), (4.8, 1), (4.95, 2), (5.0, 2), (15.8, 3), (15.95, 4), (63.95, 6)])
+@pytest.mark.parametrize(
+    ("gts", "gen"), [(2.5, 1), (4.895, 1), (4.905, 2), (5.0, 2), (15.8, 3), (15.95, 4), (63.95, 6)]
+)
 def test_a_speed_a_little_below_a_generation_is_that_generation(gts, gen):
     # printed figures are rounded by less than 0.1 GT/s
     assert gen_of(gts) == gen
+    assert GTS_OF_GEN == {1: 2.5, 2: 5, 3: 8, 4: 16, 5: 32, 6: 64}
 
 
 @pytest.mark.parametrize(
@@ -211,8 +214,12 @@ def test_a_row_fits_by_all_that_it_names(match, fits):
 
 
 def test_a_row_says_little_unless_it_is_written():
-    assert (ROW.verbs, ROW.launch, ROW.topology_file, ROW.compute_nics, ROW.capped) == (True, False, False, None, ())
+    row = Platform("ours", Match(), "our words", 8, 18)
+    assert (row.verbs, row.launch, ROW.topology_file, ROW.compute_nics, ROW.capped) == (True, False, False, None, ())
+    platforms.cache_clear()
     rows = {row.name: row for row in platforms()}
+    assert rows["DGX H100"].nic_ids == ("15b3:1021",)
+    assert rows["DGX H100"].capped == ()
     assert rows["DGX H100"].nic_ids
     assert isinstance(rows["DGX H100"].nic_ids, tuple)
     assert rows["DGX H100"].match.gpus is None

@@ -26,7 +26,7 @@ def nvls_gb_per_s(links: int, part: Part | None) -> float | None:
     >>> round(nvls_gb_per_s(18, gpus.part_of("NVIDIA H100 80GB HBM3")))
     480
     """
-    share = _NVLS.get(part.nvlink_gen if part else 0)
+    share = _NVLS.get(part.nvlink_gen) if part else None
     return None if share is None else gpus.nvlink_line_rate_gb_per_s(links, part) * share
 
 
