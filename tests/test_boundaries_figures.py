@@ -215,7 +215,7 @@ def test_a_row_fits_by_all_that_it_names(match, fits):
 
 def test_a_row_says_little_unless_it_is_written():
     row = Platform("ours", Match(), "our words", 8, 18)
-    assert (row.verbs, row.launch, ROW.topology_file, ROW.compute_nics, ROW.capped) == (True, False, False, None, ())
+    assert (row.verbs, row.launch, row.topology_file, row.compute_nics, row.capped) == (True, False, False, None, ())
     platforms.cache_clear()
     rows = {row.name: row for row in platforms()}
     assert rows["DGX H100"].nic_ids == ("15b3:1021",)
