@@ -150,6 +150,20 @@ def test_hosts_of_one_side_only_are_named():
     assert (answer.nodes, answer.only_now, answer.only_then) == (1, ("gpu002",), ("gpu001", "gpu004", "gpu005"))
 
 
+def test_a_host_is_the_same_with_a_domain():
+    then, now = fleet((3, report())), fleet((2, report()), edited(narrow))
+    now = [node._replace(host=f"{node.host}.cluster.example") for node in now]
+    answer = compare("yesterday", now, then)
+    assert (answer.nodes, answer.only_now, answer.only_then) == (3, (), ())
+    assert [change.hosts for change in answer.changes] == [("gpu003.cluster.example",)]
+
+
+def test_hosts_of_one_name_in_two_domains_are_two():
+    then = [node._replace(host=f"gpu1.{domain}") for node, domain in zip(fleet((2, report())), "ab", strict=True)]
+    answer = compare("yesterday", then[:1], then)
+    assert (answer.nodes, answer.only_now, answer.only_then) == (1, (), ("gpu1.b",))
+
+
 def test_errors_first_and_thousands_of_changes_are_counted():
     then = fleet((300, report()))
     drift = [edited(lambda d, i=i: d["versions"].update(kernel=f"6.8.0-{i}")) for i in range(300)]

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import fleets
 import pytest
-from fleets import ALL, EVIL, FAULTY, FIRMWARE, HEALTHY, HGX, ORDERING, PCIE, RAILS, SWAPPED, TOLD, WIDTH
+from fleets import ALL, EVIL, FAULTY, FIRMWARE, HEALTHY, HGX, ORDERING, PCIE, RAILS, SWAPPED, TOLD, WIDTH, hosts
 from fleetsim import FAMILIES, Fleet, faults_of
 
 from topocheck.cli import run
@@ -133,6 +133,11 @@ def test_verbose_shows_all():
 
 def test_who_is_only_unlike_where_a_finding_says_so_is_not_named_twice():
     assert "unlike" not in shown(replace(FAULTY, unlike=(TOLD,)))
+
+
+def test_who_is_unknown_is_named():
+    verdicts = {"unknown": hosts(90, 91), "healthy": ALL[:89]}
+    assert " unknown  2 nodes: gpu[090-091]\n" in shown(replace(HEALTHY, verdict="unknown", verdicts=verdicts))
 
 
 def test_sisters_of_several_kinds_are_told_apart():

@@ -7,9 +7,10 @@ finding whose rule cannot see any more is called unseen, not gone.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from topocheck.fleet.fabric import short_name
 from topocheck.fleet.groups import RANK
 from topocheck.fleet.majority import folded_field, said, shortened
 from topocheck.fleet.record import Fault, NodeRecord
@@ -42,13 +43,14 @@ class _Key(NamedTuple):
 
 def compare(name: str, now: Sequence[NodeRecord], then: Sequence[NodeRecord]) -> Comparison:
     """What changed, worst first. `name`: the file or folder that `then` was read from."""
-    before, after = {node.host: node for node in then}, {node.host: node for node in now}
+    several = _ambiguous(then) | _ambiguous(now)
+    before, after = ({_name(node, several): node for node in nodes} for nodes in (then, now))
     both = sorted(before.keys() & after.keys())
     hosts: dict[_Key, list[str]] = defaultdict(list)
     devices: dict[_Key, Counter[str]] = defaultdict(Counter)
-    for host in both:
-        for key, device in _of_node(before[host], after[host]):
-            hosts[key].append(host)
+    for called in both:
+        for key, device in _of_node(before[called], after[called]):
+            hosts[key].append(after[called].host)
             devices[key][device] += 1
     changes = [
         Change(_words(key, min(devices[key].items(), key=lambda d: (-d[1], d[0]))[0]), key.severity, tuple(hosts[key]))
@@ -57,10 +59,21 @@ def compare(name: str, now: Sequence[NodeRecord], then: Sequence[NodeRecord]) ->
     return Comparison(
         name,
         len(both),
-        tuple(sorted(before.keys() - after.keys())),
-        tuple(sorted(after.keys() - before.keys())),
+        tuple(sorted(before[host].host for host in before.keys() - after.keys())),
+        tuple(sorted(after[host].host for host in after.keys() - before.keys())),
         tuple(_capped(changes)),
     )
+
+
+def _ambiguous(nodes: Sequence[NodeRecord]) -> set[str]:
+    """Names that several hosts have in different domains."""
+    return {short for short, count in Counter(short_name(node.host) for node in nodes).items() if count > 1}
+
+
+def _name(node: NodeRecord, ambiguous: Set[str]) -> str:
+    """What its node goes by, with a domain or without."""
+    short = short_name(node.host)
+    return node.host if short in ambiguous else short
 
 
 def _of_node(then: NodeRecord, now: NodeRecord) -> Iterator[tuple[_Key, str]]:

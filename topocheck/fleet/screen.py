@@ -155,12 +155,17 @@ class _Page:
         self.screen.wrapped(head, words, most=self.lines)
 
     def lists(self) -> None:
-        """Who is missing, who came uninvited, and the option that leaves the bad ones out, ready to paste."""
+        """Who is unknown, missing or uninvited, and the option that leaves the bad ones out, ready to paste."""
         fleet = self.fleet
-        if fleet.missing or fleet.old or fleet.unexpected or fleet.exclude:
+        lists = {
+            "unknown": fleet.verdicts.get("unknown", ()),
+            "missing": fleet.missing,
+            "old report": fleet.old,
+            "not expected": fleet.unexpected,
+        }
+        if any(lists.values()) or fleet.exclude:
             self.screen.blank()
-        lists = ("missing", fleet.missing), ("old report", fleet.old), ("not expected", fleet.unexpected)
-        for title, hosts in lists:
+        for title, hosts in lists.items():
             if hosts:
                 words = f"{nodes(len(hosts))}: {brief(hosts, self.names)}"
                 self.screen.wrapped((f" {title}  ", "bold"), words, most=self.lines)
