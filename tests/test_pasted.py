@@ -77,6 +77,7 @@ PASTED = {
     "quotes": lambda: fenced().replace("'", "\u2019").replace('"', "\u201d"),
     "colours without their escape": lambda: re.sub(r"((?:GPU|NIC)\d+)", "[4m\\1[0m", fenced()),
     "script": lambda: "\x1b[?2004l\r" + fenced().replace("\n", "\x1b[K\r\n") + "\x1b]0;root@gpu017\x07",
+    "Markdown's source": lambda: fenced().replace("_", "\\_"),
     "old Mac": lambda: fenced().replace("\n", "\r"),
     "Ray": lambda: each(lambda line: f"(Worker pid=4711, ip=192.0.2.7) {line}"),
 }

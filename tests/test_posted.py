@@ -91,6 +91,16 @@ subordinate={bus[2]}, sec-latency=0\n\tCapabilities: [68] Express (v2) {kind} Po
 GPU = "{bdf} VGA compatible controller: NVIDIA Corporation GP104 [GeForce GTX 1080] (rev a1)\n\n"
 
 
+def test_a_driver_below_a_cut_is_not_the_gpus(tmp_path: Path) -> None:
+    line = "\tRegion 0: Memory at b4000000 (32-bit, non-prefetchable) [size=16M]\n"
+    gpus = [GPU.format(bdf=f"0{b}:00.0").rstrip() + f"\n{line}" for b in (4, 5)]
+    cut = f"{gpus[0]}...\n\tKernel driver in use: mlx5_core\n\n"
+    whole = f"{gpus[1]}\tKernel driver in use: nvidia\n\n"
+    assert loud(looked(tmp_path, lspci__vv=cut + whole)) == []
+    found = loud(looked(tmp_path, lspci__vv=cut.replace("...\n", "") + whole))
+    assert [line.split()[0] for line in found] == ["GPU003"]
+
+
 def test_devices_that_meet_in_a_switch_are_near_though_no_root_port_is_listed(tmp_path: Path) -> None:
     switch = PORT.format(bdf="02:00.0", bus=("02", "03", "05"), kind="Upstream")
     ports = [PORT.format(bdf=f"03:{d}.0", bus=("03", b, b), kind="Downstream") for d, b in (("08", "04"), ("10", "05"))]

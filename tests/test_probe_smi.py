@@ -136,12 +136,16 @@ def test_query_with_its_indent_lost():
     assert (gpu.bar1_bytes, gpu.fabric_state, len(gpu.fabric_health)) == (128 * GIB, "Completed", 4)
 
 
-@pytest.mark.parametrize("how", ["without indent", "through a pager"])
+@pytest.mark.parametrize("how", ["without indent", "through a pager", "with a line that a margin broke"])
 def test_what_stands_in_one_section_only_is_known_without_its_indent(how):
     text = text_of(smi_query, "nvidia-smi_-q")
     lines = [line for line in text.splitlines() if line.strip()]
     pages = ["\n".join(lines[at : at + 9]) for at in range(0, len(lines), 9)]
-    damaged = "\n--More--\n".join(pages) if how == "through a pager" else "\n".join(map(str.strip, lines))
+    damaged = {
+        "without indent": "\n".join(map(str.strip, lines)),
+        "through a pager": "\n--More--\n".join(pages),
+        "with a line that a margin broke": text.replace("    VBIOS", "    Some Name : a long\n value of it\n    VBIOS"),
+    }[how]
     first, *_ = of_kind(smi_query.parse(damaged), GpuState)
     whole, *_ = of_kind(smi_query.parse(text), GpuState)
     names = ("pstate", "vbios", "bdf", "pci_id", "model", "uuid", "minor", "gen", "width")

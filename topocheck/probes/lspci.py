@@ -36,6 +36,7 @@ PATHS: tuple[str, ...] = ()
 NAME = r"(?:sudo_)?lspci(?:_-[nvxkmbDs]+)*(?:_-[sd]_[\w.:-]+)?(?:_-[nvxk]+)*(?:_grep_.*)?(?:[._](?:txt|log|out))?$"
 
 # Values of the lines that PciFunction holds in another form.
+_GPU_DRIVERS = ("nvidia", "nouveau", "vfio")
 _OWN_NAMES = frozenset({"UESta", "CESta", "vf_offset", "vf_stride", "vf_count", "region1_bytes", "region2_bytes"})
 _MAX_LINE = 4096  # characters of a line that are looked at
 _HEX = frozenset("0123456789abcdefABCDEF")
@@ -172,6 +173,9 @@ def _function(entry: _Entry, shows_drivers: bool, vf_of: str | None) -> PciFunct
     drivers, nothing was cut out, and it is not the last function, whose end may be missing."""
     has_body = len(entry.lines) > 1 or entry.in_capabilities
     driver_shown = entry.shows_driver or (shows_drivers and has_body and not entry.cut)
+    if entry.cut and _is_gpu(entry) and not (entry.values.get("driver") or "").startswith(_GPU_DRIVERS):
+        entry.values.pop("driver", None)  # of another function, whose beginning was cut out
+        driver_shown = False
     bar1_bytes = _bar1_bytes(entry)
     values = {name: value for name, value in entry.values.items() if name not in _OWN_NAMES}
     aer = tuple((key, entry.values[key]) for key in ("UESta", "CESta") if key in entry.values)
@@ -187,9 +191,13 @@ def _function(entry: _Entry, shows_drivers: bool, vf_of: str | None) -> PciFunct
     )
 
 
+def _is_gpu(entry: _Entry) -> bool:
+    return entry.values.get("vendor_id") == NVIDIA and entry.values.get("class_id") in ("0300", "0302")
+
+
 def _bar1_bytes(entry: _Entry) -> int | None:
     """NVIDIA's BAR1 is the second memory BAR: Region 1, or Region 2 where the first has 64 bits (H100 and later)."""
-    if entry.values.get("vendor_id") != NVIDIA or entry.values.get("class_id") not in ("0300", "0302"):
+    if not _is_gpu(entry):
         return None
     if "Region 1" not in entry.lines and "Region 2" in entry.lines:
         entry.lines["Region 1"] = entry.lines["Region 2"]

@@ -96,22 +96,29 @@ class _Reader:
 
 
 def _joined(parts: list[str]) -> str:
-    """A list that a margin broke, which may have gone through a number: CPUs ascend, so the halves that do not are one.
+    """A list that a margin broke, which may have gone through a number. CPUs ascend: halves that do not are one number,
+    and what ascends neither way is not of the list.
 
-    >>> _joined(["0 1 98 9", "9 100"]), _joined(["98 99", "100 101"]), _joined(["98 99", " 100"])
-    ('0 1 98 99 100', '98 99 100 101', '98 99 100')
+    >>> _joined(["0 1 98 9", "9 100"]), _joined(["98 99", "100 101"]), _joined(["62 63", "0 1 2"])
+    ('0 1 98 99 100', '98 99 100 101', '62 63')
     """
     whole = parts[0]
     for part in parts[1:]:
-        torn = whole[-1:].isdigit() and part[:1].isdigit() and not _ascends(whole[-16:], part[:16])
-        whole += part if torn else f" {part.strip()}"
+        half = re.search(r"\d*$", whole[-8:])
+        before = whole[: len(whole) - len(half[0])] if half else whole
+        if _ascends(whole, part):
+            whole += f" {part.strip()}"
+        elif half and part[:1].isdigit() and _ascends(before, half[0] + part):
+            whole += part
+        else:
+            break
     return whole
 
 
 def _ascends(before: str, after: str) -> bool:
-    """Whether the last two numbers before a break and the first one behind it ascend as they stand."""
-    numbers = [*re.findall(r"\d+", before)[-2:], *re.findall(r"\d+", after)[:1]]
-    return all(int(a) < int(b) for a, b in pairwise(numbers)) and not numbers[-1].startswith("0")
+    """Whether the last two numbers before a break and the first two behind it ascend; zero leads no number."""
+    numbers = [*re.findall(r"\d+", before[-16:])[-2:], *re.findall(r"\d+", after[:24])[:2]]
+    return all(int(a) < int(b) for a, b in pairwise(numbers)) and not any(n[0] == "0" for n in numbers[1:])
 
 
 def sniff(text: str) -> bool:

@@ -56,6 +56,13 @@ class _Gpu:
     bdf: str
     line: Line
     values: list[Value] = field(default_factory=list)
+    indent: int | None = None  # of what stands below it
+
+    def has_end_of(self, line: Line) -> bool:
+        """Whether a line is the end of one that a margin broke: it begins further left than what stands below."""
+        if self.indent is None and line.indent > self.line.indent:
+            self.indent = line.indent
+        return self.indent is not None and line.indent < self.indent
 
 
 @dataclass
@@ -87,6 +94,8 @@ def parse(text: str) -> Iterable[Fact]:
         elif not line.text[:1].isalpha():  # "=====", or a pager's "--More--"
             continue
         elif not (pair := _KEY.match(line.text)):
+            if logs[-1].gpus and logs[-1].gpus[-1].has_end_of(line):
+                continue
             sections = [s for s in sections if s[0] < line.indent] + [(line.indent, line.text)]
         elif pair[1] in ("Driver Version", "KMD Version"):
             facts.append(Host(INPUT, driver=pair[2], line=_evidence(line)))
@@ -94,7 +103,7 @@ def parse(text: str) -> Iterable[Fact]:
             logs.append(_Log(int(pair[2]) if (pair[2] or "").isdecimal() else None, read_at_s))
         elif pair[1] == "Timestamp":
             read_at_s = time_s(pair[2] or "")
-        elif logs[-1].gpus:
+        elif logs[-1].gpus and not logs[-1].gpus[-1].has_end_of(line):
             _take(logs[-1].gpus[-1], line, sections, pair[1], pair[2] or "")
     facts += [fact for log in logs for fact in _states(log)]
     facts += errors(text, INPUT)

@@ -202,8 +202,8 @@ def _names(draft: _Draft) -> tuple[str, ...]:
     taken = sum(name.startswith("NIC") for name in names)
     names += [f"NIC{taken + i}" for i in range(width - len(names))]
     beyond = [name for name, entry in draft.rows.items() if "X" not in entry.cells]
-    beyond += [nic for nic, name in draft.legend.items() if name]
-    return tuple(dict.fromkeys(names + (beyond if draft.header else [])))
+    beyond += [nic for nic, name in draft.legend.items() if name and draft.header]
+    return tuple(dict.fromkeys(names + beyond))
 
 
 def _is_sound(name: str, entry: _Entry, names: tuple[str, ...]) -> bool:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_RDMA = r"mlx\d_(?:bond_)?\d{1,3}|(?:ibp|roce|rdmap|ib|hfi1|bnxt_re|irdma|efa|qedr|mlx|siw|rxe|hns|erdma|mana)[\w.]*\d"
+_RDMA = (
+    r"mlx\d_(?:bond_)?\d{1,3}|mlx\d_[\w.]*\d"
+    r"|(?:ibp|roce|rdmap|ib|hfi1|bnxt_re|irdma|efa|qedr|siw|rxe|hns|erdma|mana)[\w.]*\d"
+)
 _NAME = rf"GPU\d{{1,3}}|NIC\d{{1,3}}|{_RDMA}"
 # "NV40-35" is NV4 and a CPU list: a count is never followed by a dash or a comma.
 _CELL = r"PXB|PIX|PHB|NODE|SYS|SOC|NV\d{1,2}(?![-,])|X"

@@ -78,6 +78,8 @@ def unpasted(text: str) -> str:
         text = without(layer, text)
     if _is_numbered(text):
         text = without(_NUMBER, text)
+    if "\\_" in text and not is_xml:  # Markdown's source
+        text = text.replace("\\_", "_")
     if "```" in text or "~~~" in text:
         text = without(_FENCE, text)
     if not is_xml and _ENTITY.search(text, 0, HEAD_CHARS):
