@@ -114,12 +114,13 @@ class Reading:
         if label:
             text = text[label.end() :]
             host = host if label[1].isdigit() else label[1].decode("ascii", "replace")
+        if not _STARTED.match(text):
+            self.count("foreign", where, f"no report: {_shown(text)}")
+            return
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
-            started = _STARTED.match(text)
-            why = f"cut off or damaged JSON ({error})" if started else f"no report: {_shown(text)}"
-            self.count("torn" if started else "foreign", where, why)
+            self.count("torn", where, f"cut off or damaged JSON ({error})")
             return
         others = []
         for entry in data if isinstance(data, list) else [data]:
