@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -158,10 +159,26 @@ def test_nvl001_shows_the_line_that_says_so() -> None:
     assert half.said("NVL001")[0].evidence[0].text.startswith("Link 2: ")
 
 
+@pytest.mark.parametrize(
+    ("of_port", "told"),
+    [
+        (lambda p: p, False),  # the first five, all up: cut short, for it prints the inactive ones too
+        (lambda p: p._replace(active=p.link != 2), True),
+        (lambda p: p._replace(line=Evidence("NVML", None, "NVLink state")), True),  # it gives no inactive ones
+        (lambda p: p._replace(link=p.link + 1), True),
+    ],
+)
+def test_nvl001_of_a_list_that_ends_early(of_port: Callable[[NvlinkPort], NvlinkPort], told: bool) -> None:
+    board = hgx().nvlinks("g0", lambda f: replace(f, ports=tuple(map(of_port, f.ports[:5]))))
+    assert board.levels("NVL001") == ({"g0": "error"} if told else {})
+    assert board.unsaid("NVL001") == ("" if told else "in part")
+
+
 def test_nvl001_of_what_was_not_read() -> None:
     assert hgx().without(NvlinkGpu).unsaid("NVL001") == "", "the matrix says that they are joined"
     pairs = placed(bridged(2))
     assert pairs.unsaid("NVL001") == "" and pairs.without(NvlinkGpu).unsaid("NVL001") == "skipped"
+    assert pairs.without(NvlinkGpu).state("g0", mig=True).unsaid("NVL001") == "in part"
     assert placed(pair_of_cards()).unsaid("NVL001") == "not applicable"
 
 
