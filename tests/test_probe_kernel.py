@@ -57,6 +57,21 @@ def test_kernel_log_sample():
     assert (said(facts, "driver"), said(facts, "open_driver")) == (["580.95.05"], [True])
 
 
+def hard(line, columns):
+    return [line[at : at + columns] for at in range(0, len(line), columns)]
+
+
+@pytest.mark.parametrize("columns", range(72, 150, 3))
+@pytest.mark.parametrize("broken", [hard, textwrap.wrap], ids=["anywhere", "between words"])
+def test_a_bandwidth_line_that_a_margin_broke(columns, broken):
+    whole = sample(kernel_log).replace("\\\n", "").splitlines()
+    parts = [part for line in whole for part in broken(line, columns)]
+    (limit,) = of(BandwidthLimit, kernel_log.parse("\n".join(parts)))
+    assert (limit.bdf, limit.limit_bdf, limit.capable_width) == ("0000:1b:00.0", "0000:15:01.0", 16)
+    assert parts[limit.line.line - 1].startswith("[    9.1")
+    assert of(LogEvent, kernel_log.parse("\n".join(parts)))[-1].number == 79
+
+
 def test_bandwidth_lines_in_both_wordings_and_none_of_a_function_without_a_link():
     limits = {fact.bdf: fact for fact in of(BandwidthLimit, kernel_log.parse(fixture("kernel_log/dmesg")))}
     assert sorted(limits) == ["0000:1b:00.0", "0000:3a:00.0", "0000:3b:00.0"]

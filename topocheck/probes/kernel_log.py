@@ -35,11 +35,15 @@ MAX_OF_A_KIND = 30_000  # lines of one kind, whichever devices they are about: t
 
 _BDF = r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
 _LINK = r"(\d{1,3}(?:\.\d{1,3})?) GT/s(?: PCIe)? x(\d{1,3}) link"
-_LIMITED = re.compile(
-    rf"{_BDF}: \d[\d.]{{0,9}} Gb/s available PCIe bandwidth, limited by {_LINK} at {_BDF} "
-    rf"\(capable of \d[\d.]{{0,9}} Gb/s with {_LINK}\)"
-)
+_LIMITS = rf"limited by {_LINK} at {_BDF} \(capable of \d[\d.]{{0,9}} Gb/s with {_LINK}\)"
+_LIMITED = re.compile(rf"{_BDF}: \d[\d.]{{0,9}} Gb/s available PCIe bandwidth, {_LIMITS}")
 _UNLIMITED = re.compile(rf"{_BDF}: \d[\d.]{{0,9}} Gb/s available PCIe bandwidth \({_LINK}\)")
+# What mails and consoles make of that line; what a log begins its own next line with is no part of it.
+_BROKEN = re.compile(
+    r"\d Gb/s(?:(?!link\)|Gb/s)[^\n]){0,160}(?:\n(?![\[<\n]|[^\n]{0,80} kernel: )[^\n]{0,160}?){1,2}link\)"
+)
+_WHOLE = re.compile(rf"\d Gb/s available PCIe bandwidth, {_LIMITS}")
+_BROKEN_IN_CHARS = 1 << 20  # of a pasted text
 _END_CHARS = 8192  # of a log, where its last lines are
 _FABRIC_MANAGER = re.compile(
     r"NVIDIA GPU driver interface version (\d{3}(?:\.\d{1,4}){1,2}) do\S{2,6} match with driver"
@@ -74,6 +78,7 @@ def sniff(text: str) -> bool:
 def parse(text: str) -> Iterable[Fact]:
     """What the last boot in the log says, in the order of its lines; first a Host that says only that the log was there
     to read, and when it ends."""
+    text = _mended(text) if len(text) <= _BROKEN_IN_CHARS else text
     kept: dict[object, deque[tuple[int, Fact]]] = {}
     starts = {marker: start_of_last(text, marker, MAX_OF_A_KIND) for marker in _READERS}
     for line in lines_with(text, tuple(_READERS), starts):
@@ -91,6 +96,17 @@ def parse(text: str) -> Iterable[Fact]:
     yield from (fact for _, fact in found)
     for marker in (marker for marker, start in starts.items() if start):
         yield Gap(INPUT, f'of the lines with "{marker.strip()}" only the last {MAX_OF_A_KIND:,} were read')
+
+
+def _mended(text: str) -> str:
+    """The text with each broken line about bandwidth whole; its lines stay as many."""
+    return _BROKEN.sub(lambda match: _joined(match[0]) + "\n" * match[0].count("\n"), text)
+
+
+def _joined(broken: str) -> str:
+    """The line whole, broken between its words or amid one."""
+    amid = broken.replace("\n", "")
+    return amid if _WHOLE.fullmatch(amid) else " ".join(broken.split())
 
 
 def _begins_boot(line: Line) -> bool:

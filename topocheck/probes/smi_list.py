@@ -23,7 +23,7 @@ NAME = r"nvidia[-_]?smi[\W_]*(?:L|list[-_]gpus)(?![a-zA-Z])"
 
 _MAKES = r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|A\d|H\d)"
 _GPU = re.compile(
-    rf"GPU (\d{{1,3}}): (?={_MAKES}|.*\(UUID: )(.{{1,120}}?)(?: \(UUID: (?:(GPU-[0-9a-fA-F-]{{4,60}})\))?.*)?"
+    rf"GPU (\d{{1,3}}): (?={_MAKES}|.*\(UUID: )(.{{1,120}}?)(?: \(UUID:(?: (GPU-[0-9a-fA-F-]{{4,60}})\)|.*))?"
 )
 _MIG = re.compile(r"MIG \d+(?:c\.\d+)?g\.\S+ +Device +\d+:")
 _OF_NVLINK = re.compile(r"Link \d|NVML:|Device does not")

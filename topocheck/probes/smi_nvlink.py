@@ -30,7 +30,7 @@ _LOOKS = re.compile(
     rf"|{_ALL_INACTIVE.pattern}|{_UNSUPPORTED.pattern}",
     re.IGNORECASE,
 )
-_GPU = re.compile(r"GPU (\d{1,3}): (.{1,120}?)(?: \(UUID: (?:(GPU-[0-9a-fA-F-]{4,60})\))?.*)?")
+_GPU = re.compile(r"GPU (\d{1,3}): (.{1,120}?)(?: \(UUID:(?: (GPU-[0-9a-fA-F-]{4,60})\)|.*))?")
 _LINK = re.compile(r"Link (\d{1,3})([:,]) ?(.*)")
 _RATE = re.compile(r"(\d{1,5}(?:\.\d{1,6})?) GB/s")
 _ERRORS = re.compile(r"(\S.{0,60}?) Errors?: (\d{1,20})", re.IGNORECASE)
