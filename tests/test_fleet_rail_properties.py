@@ -20,8 +20,8 @@ FAULTS = st.sampled_from(["exchange on a node", "exchange of two nodes", "stray"
 @st.composite
 def clusters(draw):
     """A cluster of up to three pods, with its rails, and how to make it again."""
-    shape, pods, nodes = draw(SHAPES), draw(st.integers(1, 3)), draw(st.integers(4, 7))
-    count = draw(st.integers(6 if shape == "two on a leaf" else 3, 8))
+    shape, pods, nodes = draw(SHAPES), draw(st.integers(1, 3)), draw(st.integers(5, 7))
+    count = draw(st.integers(6 if shape == "two on a leaf" else 4, 8))
 
     def make():
         found = Plant()
@@ -56,7 +56,7 @@ def break_it(cluster, fault, dice):
     return [key for key in before if before[key] != cluster.leaf[key]]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(clusters(), st.sampled_from(sorted(EVIDENCE)), FAULTS, st.integers(0, 10**6))
 def test_any_cluster_and_any_one_fault(make, evidence, fault, seed):
     cluster = make()
@@ -70,7 +70,7 @@ def test_any_cluster_and_any_one_fault(make, evidence, fault, seed):
         assert answer.faults == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.integers(5, 40), st.integers(3, 8), st.integers(0, 10**6))
 def test_ports_cabled_by_chance_accuse_nobody(nodes, count, seed):
     dice = random.Random(seed)
@@ -119,7 +119,7 @@ PORTS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     st.lists(st.lists(PORTS, max_size=5), max_size=6),
     st.lists(CABLES, max_size=20),

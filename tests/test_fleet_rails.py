@@ -254,13 +254,20 @@ class TestSeverity:
         cluster.swap(("gpu001", 2, 1), ("gpu001", 4, 1))
         assert only_fault(seen(cluster)).severity == "error"
 
-    @pytest.mark.parametrize(("nodes", "severities"), [(4, []), (5, ["warning"]), (10, ["error"])])
-    def test_an_order_of_two_cables_is_soon_met_by_chance(self, nodes, severities):
-        cluster = railed(nodes, 2)
+    # all nodes but one have the order that one of them has: nodes / ways ^ (nodes - 2), 2 % shows and 0.1 % proves
+    @pytest.mark.parametrize(
+        ("nodes", "cables", "severities"),
+        [
+            (10, 2, []),  # 10 / 2^8 = 3.9 %
+            (12, 2, ["warning"]),  # 12 / 2^10 = 1.2 %
+            (15, 2, ["warning"]),  # 15 / 2^13 = 0.18 %
+            (16, 2, ["error"]),  # 16 / 2^14 = 0.098 %
+            (5, 3, []),  # 5 / 6^3 = 2.3 %
+            (6, 3, ["warning"]),  # 6 / 6^4 = 0.46 %
+            (7, 3, ["error"]),  # 7 / 6^5 = 0.09 %
+        ],
+    )
+    def test_an_order_of_few_cables_is_soon_met_by_chance(self, nodes, cables, severities):
+        cluster = railed(nodes, cables)
         cluster.swap(("gpu001", 0, 1), ("gpu001", 1, 1))
         assert [f.severity for f in seen(cluster).faults] == severities
-
-    def test_three_leaves_and_four_nodes_show_but_do_not_prove(self):
-        cluster = railed(4, 3)
-        cluster.swap(("gpu001", 0, 1), ("gpu001", 1, 1))
-        assert only_fault(seen(cluster)).severity == "warning"

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import exp, lgamma
 from typing import NamedTuple
 
 from topocheck.fleet.rail_nodes import COMMON, Cable, RailNode
 from topocheck.names import NameSet
 
 Key = tuple[int, int]  # rail, port of its NIC
+_LIKELY, _CERTAIN = 0.02, 0.001  # that it is chance, where an order is taken for one, and for proven
 _SEEDS = 64  # pods in which one leaf is looked for; a leaf that more of them have tells nothing
 
 
@@ -68,12 +70,8 @@ class Pod:
         """Whether what a rail's port should reach is certain enough to call another leaf an error."""
         if self.allowed:
             return True
-        common, nodes = self.common[key], len(self.nodes)
-        if self._soon_by_chance:
-            return nodes >= 10 and 10 * self.whole >= 9 * nodes
-        return (
-            (len(self.leaves) > COMMON or nodes > 4) and common.agree >= COMMON and 3 * common.agree >= 2 * common.total
-        )
+        common = self.common[key]
+        return common.agree >= COMMON and 3 * common.agree >= 2 * common.total and self.by_chance <= _CERTAIN
 
     @property
     def orderly(self) -> bool:
@@ -82,18 +80,16 @@ class Pod:
         agree, total = sum(c.agree for c in self.common.values()), sum(c.total for c in self.common.values())
         if nodes < COMMON or leaves < 2 or 2 * len(self.common) <= len(self.counts) or 3 * self.strangers > total:
             return False
-        if self._soon_by_chance:
-            return nodes > 4 and 5 * self.whole >= 4 * nodes
-        return (
-            (4 * self.whole >= 3 * nodes and nodes > COMMON)
-            or (3 * self.whole >= 2 * nodes and leaves > COMMON)
-            or (5 * agree >= 4 * total and leaves > 2)
-        )
+        return (3 * self.whole >= 2 * nodes or 5 * agree >= 4 * total) and self.by_chance <= _LIKELY
 
     @property
-    def _soon_by_chance(self) -> bool:
-        """Two cables to two leaves: every other node has the same order, however it was cabled."""
-        return len(self.leaves) == 2 and len(self.counts) < 4
+    def by_chance(self) -> float:
+        """At most so likely as many nodes have one order of cables where there is none: of all ways to spread a node's
+        cables over the leaves all of them but the first must have met the same. Two cables are soon in order."""
+        nodes, whole, on_leaf = len(self.nodes), self.whole, Counter(c.at for c in self.common.values())
+        groups = lgamma(nodes + 1) - lgamma(whole + 1) - lgamma(nodes - whole + 1)
+        ways = lgamma(on_leaf.total() + 1) - sum(lgamma(count + 1) for count in on_leaf.values())
+        return exp(min(0.0, groups - (whole - 1) * ways))
 
 
 class Stray(NamedTuple):
