@@ -108,7 +108,10 @@ def test_ctrl_c_ends_all_children(machine, number, subcommand, tmp_path):
     line = command(machine, subcommand)
     line[line.index("--budget") + 1] = "60"
     environ = {**os.environ, **machine.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    child = subprocess.Popen(line, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    child = subprocess.Popen(
+        line, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+    )  # fmt: skip
     wait_for(lambda: len(children(machine)) >= 4)
     child.send_signal(number)
     started = time.monotonic()
