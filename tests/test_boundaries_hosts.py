@@ -208,6 +208,12 @@ def test_of_whom_no_numa_node_is_known():
     assert silence([Host("uname -r", kernel="6.8")], "NUM002") == [("no GPU or NIC in the input", None)]
     # a device alone on its bus agrees with itself
     alone = Node(bridges=(HostBridge("b0", 1, (Gpu("g0", "l40s", Link(4)),)),))
+
+    def others(fact):
+        return isinstance(fact, PciFunction) and not is_gpu(fact)
+
+    blank = facts_of(alone, "topo")
+    assert answers(alter(blank, others, each(range(sum(map(others, blank))), numa_node=None)), "NUM002") == []
     assert answers([f for f in facts_of(alone, "topo") if not isinstance(f, PciFunction) or is_gpu(f)], "NUM002") == []
 
 

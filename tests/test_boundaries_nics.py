@@ -153,6 +153,11 @@ def test_a_nic_that_is_down_is_left_out_by_nobody():
     assert [f for f in found(down, "AFF006") if f.severity == "warning"] == []
 
 
+def test_of_nics_that_are_all_down_none_is_chosen():
+    down = tables(lambda port: replace(port, state="down", physical="disabled"), range(8), environ("mlx5"))
+    assert found(down, "AFF006") == []
+
+
 def test_whose_choice_is_not_asked():
     assert silence(BOARD, "AFF006") == [("no NCCL_* variable in the input", False)]
     assert silence(environ("mlx5", facts_of(cards(2))), "AFF006") == [("no NIC in the input", None)]

@@ -39,7 +39,7 @@ def check(node: Topology) -> Iterator[Answer]:
         return
     line = node.machine.lines.get("allowed_cpus")
     ids = ", ".join(g.id for g in remote)
-    nodes = ", ".join(str(n) for n in sorted({g.numa_node for g in remote if g.numa_node is not None}))
+    nodes = ", ".join(map(str, sorted(with_cpus & {g.numa_node for g in remote})))
     yield Finding(
         rule=ID,
         name=NAME,
