@@ -79,6 +79,9 @@ SPOILED = {
         rb'("achievable_gb_per_s":)[0-9.]+', rb"\g<1>1" + b"0" * 400, line
     ),
     "torn: a platform that is no name": lambda line: edited(line, platform={"name": 10**400, "virtual": False}),
+    "torn: a port of no switch": lambda line: line.replace(
+        b'"ports":[{"port":1,', b'"ports":[{"port":1' + b"0" * 400 + b","
+    ),
     "torn: a number without end": lambda line: b'{"schema":' + b"9" * 100_000 + b"}",
 }
 

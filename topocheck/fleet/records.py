@@ -16,6 +16,7 @@ from topocheck.sources.reading import printable
 _VERDICTS = ("healthy", "degraded", "failed", "unknown")
 _SEVERITIES = ("error", "warning", "info")
 _MESSAGE_CHARS = 500
+_MOST_PLACES = 1 << 16  # of ports and rails; a switch has 144
 _UTC = re.compile(r"2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _T = TypeVar("_T")
 
@@ -94,8 +95,8 @@ def _port(nic: Mapping[str, Any], port: Mapping[str, Any]) -> RailPort:
     return RailPort(
         nic=intern(_text(nic["id"])),
         bdf=_interned(nic["bdf"]),
-        port=int(port["port"]),
-        rail=None if nic["rail"] is None else int(nic["rail"]),
+        port=_place(port["port"]),
+        rail=None if nic["rail"] is None else _place(nic["rail"]),
         guid=_interned(port["guid"]),
         state=_interned(port["state"]),
         link_layer=_interned(port["link_layer"]),
@@ -134,6 +135,14 @@ def _time(value: object) -> str:
     except ValueError:
         return ""
     return text
+
+
+def _place(value: object) -> int:
+    """A port's or rail's number."""
+    number = _number(value)
+    if number is None or not 0 <= number < _MOST_PLACES:
+        raise ValueError(f"{value!r:.40} where a port or rail belongs")
+    return int(number)
 
 
 def _interned(value: object) -> str | None:
