@@ -95,6 +95,9 @@ def test_more_on_the_bus_than_the_driver_lists(hidden, told):
 def test_a_dead_gpu_is_not_one_that_was_not_given():
     facts = alter(without(7, bus=False), is_gpu, {7: DEAD})
     assert [(f.severity, texts(f)) for f in found(facts, "GPU001")] == [("error", ["(rev ff)"])]
+    both = alter(without(3, 7, bus=False), is_gpu, {3: DEAD})
+    assert [f.severity for f in found(both, "GPU001")] == ["error", "info"]
+    assert "nvidia-smi lists 6 of the 7 GPUs" in found(both, "GPU001")[1].message
     unlisted = [f for f in BOARD if not is_state(f) and not isinstance(f, (Matrix, P2pMatrix, NvlinkGpu))]
     assert brief(unlisted) == []  # the driver was not asked
     excerpt = [f for f in without(7, bus=False) if is_gpu(f) or is_state(f)]  # no root port, no host bridge

@@ -6,6 +6,7 @@ import pytest
 from altered import alter, board, cards, each, facts_of, found, is_rdma, line, on_switch, repaired, silence, texts
 from nodesim.spec import Gpu, HostBridge, Link, Nic, Node, Switch
 
+from topocheck.build import build
 from topocheck.facts import Gid, Host
 from topocheck.model import Scenario
 
@@ -87,12 +88,16 @@ def test_a_gid_table_without_its_line_shows_none(table):
 
 
 def test_gids_are_compared_with_those_of_equals():
-    # four at index 3, one of another card at 5 and alone of its kind
-    mixed = tuple(Nic(f"n{i}", "cx7-roce" if i else "cx6dx", Link()) for i in range(5))
-    facts = tables(
-        gids((0, LOCAL, "v1"), (5, IPV4, "v2")), [0], facts_of(on_switch(Gpu("g0", "l40s", Link(4)), *mixed))
-    )
-    assert found(facts, "NET007") == []
+    # one fast NIC for eight GPUs, all on root ports: nobody's role is known, and it has no equal
+    gpus = tuple(Gpu(f"g{i}", "l40s", Link(4)) for i in range(8))
+    nics = tuple(Nic(f"n{i}", "cx6dx" if i else "cx7-roce", Link()) for i in range(4))
+    spread = Node(bridges=tuple(HostBridge(f"b{i}", 0, (child,)) for i, child in enumerate((*gpus, *nics))))
+    assert {n.role for n in build(facts_of(spread)).nics} == {"unknown"}
+    devices = [f for f in facts_of(spread) if is_rdma(f)]
+    (fast,) = (i for i, device in enumerate(devices) if device.model == "MT4129")
+    assert found(tables(gids((0, LOCAL, "v1"), (5, IPV4, "v2")), [fast], facts_of(spread)), "NET007") == []
+    (one,) = found(tables(gids((0, LOCAL, "v1"), (1, IPV4, "v2")), [0]), "NET007")
+    assert [(gid.number, gid.gid) for gid in one.patches[0].value] == [(0, LOCAL), (3, IPV4)]
     other = facts_of(on_switch(*(Nic(f"n{i}", "cx7-roce", Link()) for i in range(3))))
     assert len(found(tables(gids((0, LOCAL, "v1"), (5, IPV4, "v2")), [0], other), "NET007")) == 1
     none = tables(gids((0, LOCAL, "v1"), (1, LOCAL, "v2")), range(2), other)  # two of three have no IPv4 address

@@ -101,7 +101,7 @@ def _fewer(node: Topology, on_bus: list[PciFunction]) -> Iterator[Answer]:
     if not node.whole_pci or not listed or len(free) <= len(listed):
         return
     tied = {g.bdf for g in listed}
-    extra = next((f for f in free if f.bdf not in tied), free[-1])
+    extra = next(f for f in free if f.bdf not in tied)
     message = f"nvidia-smi lists {len(listed)} of the {len(free)} GPUs on the bus, none is called lost{_PART_GIVEN}"
     yield replace(
         _absent((), message, extra.lines.get("header")),
