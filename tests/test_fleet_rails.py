@@ -242,6 +242,15 @@ class TestFaultsOfManyNodes:
         fault = only_fault(seen(cluster))
         assert (fault.rule, len(fault.ends)) == ("RAIL002", 7)
 
+    def test_four_nodes_are_believed_where_other_pods_have_rails(self):
+        """Two of four are whole, which four cables are by chance once in four times."""
+        alone, among = railed(4, 4), three_tier(4, 4, 3)
+        for cluster in (alone, among):
+            cluster.swap(("gpu002", 1, 1), ("gpu003", 3, 1))
+        assert seen(alone).faults == ()
+        fault = only_fault(seen(among))
+        assert (fault.rule, {e.host for e in fault.ends}) == ("RAIL001", {"gpu002", "gpu003"})
+
 
 class TestSeverity:
     def test_two_of_three_nodes_show_but_do_not_prove(self):

@@ -75,12 +75,17 @@ class Pod:
 
     @property
     def orderly(self) -> bool:
-        """Whether there are rails at all: most ports have a majority, on different leaves, and it is not by chance."""
+        """Whether there are rails at all: the nodes agree, and not by chance."""
+        return self.agreed and self.by_chance <= _LIKELY
+
+    @property
+    def agreed(self) -> bool:
+        """Whether most ports have a majority, on different leaves."""
         nodes, leaves = len(self.nodes), len(self.leaves)
         agree, total = sum(c.agree for c in self.common.values()), sum(c.total for c in self.common.values())
         if nodes < COMMON or leaves < 2 or 2 * len(self.common) <= len(self.counts) or 3 * self.strangers > total:
             return False
-        return (3 * self.whole >= 2 * nodes or 5 * agree >= 4 * total) and self.by_chance <= _LIKELY
+        return 3 * self.whole >= 2 * nodes or 5 * agree >= 4 * total
 
     @property
     def by_chance(self) -> float:

@@ -6,6 +6,7 @@ its pod have, or what the policy says.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from topocheck.fleet import report
@@ -19,6 +20,7 @@ from topocheck.fleet.record import NodeRecord
 from topocheck.names import NameSet
 
 _RANK = {"error": 0, "warning": 1}
+_OTHER_PODS = 2
 
 
 def rails(nodes: Sequence[NodeRecord], listings: Sequence[Listing], patterns: tuple[NameSet, ...] = ()) -> report.Rails:
@@ -43,8 +45,11 @@ def rails(nodes: Sequence[NodeRecord], listings: Sequence[Listing], patterns: tu
 
 
 def _told(cabling: Cabling, patterns: tuple[NameSet, ...] = ()) -> list[Pod]:
-    """The pods in which there are rails, or of which the policy says so; the largest first."""
-    found = [pod for pod in pods(cabling.nodes, patterns) if pod.allowed or pod.orderly]
+    """The pods in which there are rails, or of which the policy says so; the largest first. Few nodes that agree by
+    chance alone are believed where two other pods of their kind have rails."""
+    every = list(pods(cabling.nodes, patterns))
+    sure = Counter(pod.nodes[0].kind for pod in every if pod.orderly)
+    found = [p for p in every if p.allowed or p.orderly or (p.agreed and sure[p.nodes[0].kind] >= _OTHER_PODS)]
     return sorted(found, key=lambda pod: (-len(pod.nodes), pod.nodes[0].host))
 
 
