@@ -86,6 +86,25 @@ def test_a_legend_that_was_cut_takes_no_nic_from_a_gpu(tmp_path: Path, named: in
     assert any("not in the NIC legend: NIC" in gap.reason for gap in report.gaps)
 
 
+def test_a_matrix_without_its_header_and_its_last_rows_has_no_nic_with_nvlink(tmp_path: Path) -> None:
+    rows = today(0).split("\n\nNIC Legend")[0].splitlines()[1:6]
+    report = looked(tmp_path, nvidia_smi_topo__m="\n".join(rows))
+    assert loud(report) == []
+    assert [d.id for d in report.devices] == [f"gpu{i}" for i in range(8)] + [f"NIC{i}" for i in range(8)]
+
+
+IBSTAT = "CA 'mlx5_{i}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tRate: 400\n"
+
+
+@pytest.mark.parametrize("known", [1, 5, 8])
+@pytest.mark.parametrize("named", [0, 3, 8])
+def test_nics_that_only_the_matrix_names_are_of_the_kind_of_the_others(tmp_path: Path, known: int, named: int) -> None:
+    ports = "".join(IBSTAT.format(i=i) for i in range(8 - known, 8))
+    report = looked(tmp_path, nvidia_smi_topo__m=today(named), ibstat=ports)
+    assert loud(report) == []
+    assert {d.id for d in report.devices} >= {f"mlx5_{i}" for i in range(8 - known, 8)}
+
+
 PORT = "{bdf} PCI bridge: PLX Technology, Inc. Device 8747 (rev ca)\n\tBus: primary={bus[0]}, secondary={bus[1]}, \
 subordinate={bus[2]}, sec-latency=0\n\tCapabilities: [68] Express (v2) {kind} Port, MSI 00\n\n"
 GPU = "{bdf} VGA compatible controller: NVIDIA Corporation GP104 [GeForce GTX 1080] (rev a1)\n\n"

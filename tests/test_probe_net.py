@@ -135,6 +135,19 @@ def test_ibdev2netdev_plain_word_is_the_interfaces():
     assert states == {"mlx5_0": "active", "mlx5_1": "down", "mlx5_2": None}
 
 
+@pytest.mark.parametrize("columns", [80, 100, 120])
+@pytest.mark.parametrize("broken", [textwrap.wrap, lambda line, n: [line[:n], line[n:]]], ids=["between words", "hard"])
+def test_ibdev2netdev_rows_that_a_margin_broke(columns, broken):
+    row = "0000:3b:00.{0} mlx5_{0} (MT4119 - MCX556A-ECAT) ConnectX-5 VPI adapter card, EDR IB   fw 16.27.1016 port 1 "
+    row += "(ACTIVE) ==> ib{0} (Up)"
+    text = "\n".join(part for i in range(2) for part in broken(row.format(i), columns))
+    found = {device.name: device for device in ibdev2netdev.parse(text)}
+    assert [(found[n].bdf, found[n].firmware, found[n].ports[0].state) for n in ("mlx5_0", "mlx5_1")] == [
+        ("0000:3b:00.0", "16.27.1016", "active"),
+        ("0000:3b:00.1", "16.27.1016", "active"),
+    ]
+
+
 def test_ibdev2netdev_verbose_has_the_ports_own_state():
     card, vf = devices(ibdev2netdev, fixture("ibdev2netdev/verbose_with_vf")).values()
     assert (card.bdf, card.model, card.firmware) == ("0000:1b:00.0", "MT4129", "28.39.1002")

@@ -98,9 +98,10 @@ def matrix_nic_ids(said: Said, known: list[str]) -> dict[str, str]:
     ids = {n: legend.get(n, n) for n in names}
     loose = [n for n in names if _NUMBERED.fullmatch(ids[n])]
     free = sorted((k for k in known if k not in ids.values()), key=natural)
-    if loose and len(loose) == len(free) == len(names):
+    tied = ids | dict(zip(loose, free, strict=False))
+    if loose and len(loose) == len(free) and [*tied.values()] == sorted(tied.values(), key=natural):
         said.assumptions.append(f"{len(loose)} NIC columns without a legend are tied to {free[0]} … in ascending order")
-        ids |= dict(zip(loose, free, strict=True))
+        ids = tied
     elif loose and free:
         said.gaps.append(
             Gap(said.matrices[0].witness, f"{len(loose)} NIC columns without a legend could not be tied to a name")

@@ -140,7 +140,7 @@ def kinds_of(nics: list[Device], gpus: list[Device], class_of: ClassOf) -> list[
             nic.is_vf,
         )
         base.setdefault(key, []).append(nic)
-    base = _down_with_their_like(base)
+    base = _down_with_their_like(_bare_with_their_like(base, gpus, class_of))
     kinds = []
     for key, group in base.items():
         for rate, members in _split_by_rate(group, gpus, class_of):
@@ -152,6 +152,23 @@ def _driver_of(name: str) -> str | None:
     """The driver that gives its devices such names: "mlx5_bond_0" and "mlx5_3" are mlx5's, "ibp3s0" is nobody's own."""
     match = _NAMED_BY_DRIVER.match(name)
     return match[0] if match else None
+
+
+def _bare_with_their_like(
+    base: dict[tuple[object, ...], list[Device]], gpus: list[Device], class_of: ClassOf
+) -> dict[tuple[object, ...], list[Device]]:
+    """NICs of which a matrix gives only the name join those of their driver, if these are of one model, and are more,
+    or on GPUs' switches: NICs beside the CPUs may well be of another kind."""
+    bare = {key for key, group in base.items() if not any(n.pci_id or n.device_type or n.ports for n in group)}
+    joined = {key: list(group) for key, group in base.items() if key not in bare}
+    for key in bare:
+        like = [k for k, group in joined.items() if key[0] in {_driver_of(n.id) for n in group}]
+        known = [nic for k in like for nic in base[k]]
+        local = all(any(RANK[class_of(gpu.id, nic.id)] <= SWITCH_LOCAL for gpu in gpus) for nic in known)
+        one_model = len({k[0] for k in like}) == 1 and key[0] is not None
+        main = max(like, key=lambda k: len(base[k])) if one_model and (local or len(base[key]) < len(known)) else key
+        joined.setdefault(main, []).extend(base[key])
+    return joined
 
 
 def _down_with_their_like(base: dict[tuple[object, ...], list[Device]]) -> dict[tuple[object, ...], list[Device]]:

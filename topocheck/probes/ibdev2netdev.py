@@ -22,11 +22,13 @@ COMMANDS: tuple[str, ...] = ("ibdev2netdev",)
 PATHS: tuple[str, ...] = ()
 NAME = r"ibdev2netdev"
 
+_BDF = r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 _ROW = re.compile(
-    r"(?:(?P<bdf>(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]) )?"
+    rf"(?:(?P<bdf>{_BDF}) )?"
     r"(?P<name>[A-Za-z][\w.-]{0,63}) (?:\((?P<model>[\w-]{1,20}) - (?P<part>[^()]{1,40})\) (?P<about>[^=]{0,200}))?"
     r"port (?P<port>\d{1,3}) (?:\((?P<state>[A-Za-z ]{1,20})\) )?==> (?P<netdev>[\w.:-]{1,32}) \((?P<up>Up|Down)\)"
 )
+_BEGINS = re.compile(rf"(?:{_BDF} )?[A-Za-z][\w.-]{{0,63}} (?:\(MT|port \d)")  # a row that a margin broke
 _SNIFF = re.compile(r"port +\d{1,3} +(?:\([A-Za-z ]{1,20}\) +)?==> +[\w.:-]{1,32} +\((?:Up|Down)\)")
 _FIRMWARE = re.compile(r"\bfw ([\d.]{3,20})")
 
@@ -39,8 +41,11 @@ def sniff(text: str) -> bool:
 def parse(text: str) -> Iterable[Fact]:
     """One device a name, with its ports."""
     devices = rdma.Devices()
+    begun = ""
     for line in lines(text):
-        match = _ROW.match(" ".join(line.text.split()))  # `column -t` pads it
+        words = " ".join(line.text.split())  # `column -t` pads it
+        match = _ROW.match(words) or _ROW.match(f"{begun} {words}") or _ROW.match(begun + words)
+        begun = words if match is None and _BEGINS.match(words) else ""
         if match is None:
             continue
         evidence = line.evidence(INPUT)

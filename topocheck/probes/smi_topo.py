@@ -199,11 +199,17 @@ def _names(draft: _Draft) -> tuple[str, ...]:
     names = list(draft.header.names if draft.header else ())
     width = _width(draft)
     names += [name for name in draft.rows if name not in names][: width - len(names)]
+    names += [f"GPU{i}" for i in range(len(names), width) if _is_gpus(draft, i)]
     taken = sum(name.startswith("NIC") for name in names)
     names += [f"NIC{taken + i}" for i in range(width - len(names))]
     beyond = [name for name, entry in draft.rows.items() if "X" not in entry.cells]
     beyond += [nic for nic, name in draft.legend.items() if name and draft.header]
     return tuple(dict.fromkeys(names + beyond))
+
+
+def _is_gpus(draft: _Draft, column: int) -> bool:
+    """Whether a column has an NVLink in it."""
+    return any(cell.startswith("NV") for entry in draft.rows.values() for cell in entry.cells[column : column + 1])
 
 
 def _is_sound(name: str, entry: _Entry, names: tuple[str, ...]) -> bool:

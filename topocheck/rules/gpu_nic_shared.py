@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from topocheck.finding import Answer, Finding
-from topocheck.graph import RANK, SWITCH_LOCAL, Device, Topology
+from topocheck.graph import RANK, SWITCH_LOCAL, Topology
 from topocheck.guards import unplaced
 from topocheck.model import Scenario
 from topocheck.nearness import Service, row_of, services
@@ -35,12 +35,9 @@ def check(node: Topology) -> Iterator[Answer]:
         yield from _by_design(node)
         return
     for service in services(node):
-        if service.local and service.own and not any(_local(node, service.gpu, nic) for nic in service.own):
+        own = [node.pcie_class(service.gpu.id, nic.id) for nic in service.own]
+        if service.local and own and all(cls and RANK[cls] > SWITCH_LOCAL for cls in own):
             yield _finding(node, service)
-
-
-def _local(node: Topology, gpu: Device, nic: Device) -> bool:
-    return RANK[node.pcie_class(gpu.id, nic.id)] <= SWITCH_LOCAL
 
 
 def _finding(node: Topology, service: Service) -> Finding:
