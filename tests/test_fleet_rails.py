@@ -189,7 +189,7 @@ class TestFaultsOfManyNodes:
             cluster.leaf[host, 3, 1] = "leaf-new"
         fault = only_fault(seen(cluster, evidence))
         assert (fault.rule, fault.severity, fault.ends) == ("RAIL002", "warning", ())
-        assert fault.message == "rail 3 is split over leaf-a4 with 4 nodes and leaf-new with 4 nodes"
+        assert fault.message == "rail 3 is split over leaf-a4 with 4 nodes and leaf-new with 4 nodes, gpu[001-004]"
 
     def test_a_third_of_the_nodes_too(self):
         cluster = railed(12)
@@ -206,7 +206,7 @@ class TestFaultsOfManyNodes:
         assert (fault.severity, fault.ends) == ("warning", ())
         assert fault.message == (
             "rail 5 and rail 6 and rail 7 are each split over two leaves: "
-            "rail 5 over leaf-a6 with 8 nodes and leaf-b6 with 8 nodes"
+            "rail 5 over leaf-a6 with 8 nodes and leaf-b6 with 8 nodes, gpu[009-016]"
         )
 
     def test_a_node_between_two_pods_shows_but_does_not_prove(self):

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from topocheck.fleet.pods import Key, Pod, Stray
 from topocheck.fleet.report import RailEnd, RailFault
+from topocheck.fleet.words import brief
+
+_NAMES = 60  # characters of folded names
 
 
 class Words(NamedTuple):
@@ -75,6 +78,9 @@ def split(words: Words, pod: Pod, keys: Sequence[Key]) -> RailFault:
     rails = " and ".join(_rail(pod, key) for key in keys)
     two = {key: pod.most(key)[:2] for key in keys}
     parts = " and ".join(f"{at} with {count} nodes" for at, count in two[keys[0]])
+    last = two[keys[0]][-1][0]
+    there = (node.host for node in pod.nodes if any((c.key, c.at) == (keys[0], last) for c in node.cables))
+    parts += f", {brief(tuple(there), _NAMES)}"
     if len(keys) == 1:
         message = f"{rails} is split over {parts}"
     elif len({at for most in two.values() for at, _ in most}) == 2:
