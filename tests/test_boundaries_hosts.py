@@ -57,6 +57,7 @@ def test_cpus_that_a_process_may_run_on(cpus, remote):
     assert [(f.severity, f.subjects, texts(f)) for f in given] == (
         [("info", tuple(f"gpu{i}" for i in remote), ["allowed_cpus"])] if remote else []
     )
+    assert all(f"no CPU of NUMA node {remote[0] // 4} (its CPUs: {cpus})" in f.message for f in given)
     assert repaired(facts, "AFF005") == []
 
 

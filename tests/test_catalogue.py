@@ -11,10 +11,11 @@ import nodes
 import pytest
 
 from topocheck.check import check
+from topocheck.errors import UsageError
 from topocheck.finding import Finding, Skip
 from topocheck.graph import Device
 from topocheck.report import Report
-from topocheck.rules import ALL
+from topocheck.rules import ALL, explain, listing
 
 MAX_RULE_LINES = 120
 ID = re.compile(r"(PCI|GPU|P2P|NVL|AFF|NUM|NET|RAIL|VIRT)\d{3}")
@@ -56,6 +57,19 @@ def test_ids_and_names_are_those_of_the_catalogue():
     expected = [(f"{family}{n:03}", name) for family, names in NAMES.items() for n, name in enumerate(names.split(), 1)]
     assert [(rule.ID, rule.NAME) for rule in ALL] == expected
     assert all(ID.fullmatch(rule.ID) for rule in ALL)
+
+
+def test_a_page_is_found_by_id_and_by_name():
+    lines = listing().splitlines()
+    assert [line.split()[:2] for line in lines] == [[rule.ID, rule.NAME] for rule in ALL]
+    for rule, line in zip(ALL, lines, strict=True):
+        title = (rule.__doc__ or "").strip().splitlines()[0]
+        assert line.endswith(f" {title}")
+        page = explain(rule.ID.lower())
+        assert page == explain(rule.NAME)
+        assert page.startswith(f"{rule.ID} {rule.NAME}\n\n{title}\n")
+    with pytest.raises(UsageError, match="PCI999: no such rule"):
+        explain("PCI999")
 
 
 def test_no_rule_is_left_out():
