@@ -64,6 +64,16 @@ def test_degraded_nodes_are_taken_before_unknown_ones(wanted, chosen):
     assert job(wanted, fleet(healthy=2, degraded=1, unknown=1, failed=1), NO_CABLING).chosen == names(*chosen)
 
 
+def test_nodes_that_have_not_answered_for_a_day_come_last():
+    nodes = fleet(healthy=4, degraded=1)
+    answer = job(3, nodes, NO_CABLING, names(1, 2))
+    assert answer.chosen == names(3, 4, 5)
+    assert [(left.host, left.why) for left in answer.left_out] == [
+        ("gpu001", "an old report, of 2026-11-15"), ("gpu002", "an old report, of 2026-11-15"),
+    ]  # fmt: skip
+    assert job(5, nodes, NO_CABLING, names(1, 2)).enough
+
+
 def test_failed_nodes_are_never_taken():
     answer = job(4, fleet(healthy=2, failed=3), NO_CABLING)
     assert (answer.chosen, answer.enough) == (names(1, 2), False)

@@ -97,7 +97,7 @@ def assess(nodes: Sequence[NodeRecord], reading: Reading, time: str, asked: Aske
         exclude=tuple(entry.host for entry in exclude(nodes, cabling)),
         unread=reading.unread,
         comparisons=tuple(compare(name, nodes, then) for name, then in asked.earlier),
-        job=None if asked.wanted is None else job(asked.wanted, nodes, cabling),
+        job=None if asked.wanted is None else job(asked.wanted, nodes, cabling, old),
         states=_states(nodes, cabling),
         versions=tuple(sorted({n.version for n in nodes})),
         skipped=tuple(Counter(rule for n in nodes for rule in n.skipped).most_common()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from topocheck.fleet.groups import RANK
@@ -43,9 +43,10 @@ def exclude(nodes: Sequence[NodeRecord], cabling: Rails) -> tuple[LeftOut, ...]:
     return tuple(LeftOut(host, why[host]) for host in sorted(why) if host)
 
 
-def job(wanted: int, nodes: Sequence[NodeRecord], cabling: Rails) -> Job:
+def job(wanted: int, nodes: Sequence[NodeRecord], cabling: Rails, old: Collection[str] = ()) -> Job:
     """The nodes for a job of `wanted`: of one family if any has enough, the healthy and fast ones first, in as few pods
-    as may be. Left out are those that are worse than the ones chosen, and why; those of their kind first."""
+    as may be; how hosts with an `old` report are nobody knows. Left out are those that are worse than the ones chosen,
+    and why; those of their kind first."""
     failed = {entry.host: entry.why for entry in exclude(nodes, cabling)}
     families: dict[Family, list[NodeRecord]] = defaultdict(list)
     for node in nodes:
@@ -53,7 +54,10 @@ def job(wanted: int, nodes: Sequence[NodeRecord], cabling: Rails) -> Job:
             families[_family(node)].append(node)
     pods = {host: number for number, pod in enumerate(cabling.pods) for host in pod.hosts}
     usual = {family: _usual(members) for family, members in families.items()}
-    candidates = {f: sorted((_candidate(n, usual[f], pods) for n in families[f]), key=_goodness) for f in families}
+    stale = frozenset(old)
+    candidates = {
+        f: sorted((_candidate(n, usual[f], pods, stale) for n in families[f]), key=_goodness) for f in families
+    }
     chosen: list[_Candidate] = []
     for family in _in_order(candidates, usual, wanted):
         chosen += _take(candidates[family], wanted - len(chosen))
@@ -87,9 +91,10 @@ def _usual(nodes: Iterable[NodeRecord]) -> float | None:
     return max(rates, key=lambda rate: (rates[rate], rate), default=None)
 
 
-def _candidate(node: NodeRecord, usual: float | None, pods: Mapping[str, int]) -> _Candidate:
+def _candidate(node: NodeRecord, usual: float | None, pods: Mapping[str, int], old: Set[str]) -> _Candidate:
     slower = max(0.0, (usual or 0.0) - (node.nics_gb_per_s or 0.0))
-    return _Candidate(node, _VERDICTS.get(node.verdict, 2), round(slower), pods.get(node.host, -1))
+    verdict = _VERDICTS["unknown"] if node.host in old else _VERDICTS.get(node.verdict, 2)
+    return _Candidate(node, verdict, round(slower), pods.get(node.host, -1))
 
 
 def _goodness(candidate: _Candidate) -> tuple[object, ...]:
@@ -149,6 +154,8 @@ def _passed_over(rest: Iterable[_Candidate], chosen: Sequence[_Candidate]) -> li
         node = candidate.node
         if _family(node) not in families:
             found.append(LeftOut(node.host, f"another kind of node: {node.kind.platform or node.kind.gpu_model}"))
+        elif candidate.verdict > _VERDICTS.get(node.verdict, 2):
+            found.append(LeftOut(node.host, f"an old report, of {node.time[:10]}"))
         elif candidate.verdict:
             found.append(LeftOut(node.host, f"{node.verdict}: {_of_node(node)}"))
         elif candidate.tier > worst:
