@@ -7,6 +7,7 @@ import re
 
 HEAD_CHARS = 1 << 16
 _PIECE_CHARS = 1 << 20
+_JSON_CHARS = 1 << 22  # a larger text is no answer of a tool in JSON
 _LOOKED_AT = 400  # lines
 _SAMPLE = 12  # of them, before all are asked
 _SHARE = 0.9  # of the lines must have it
@@ -67,7 +68,7 @@ def unpasted(text: str) -> str:
     is_xml = _XML.search(text, 0, HEAD_CHARS) is not None
     text = text if is_xml else _without_tags(text)
     for strings, share in ((_JSON_LOG, _SHARE), (_JSON_STRING, _SHARE_OF_STRINGS)):
-        if on_most_lines(strings, text, share):
+        if len(text) <= _JSON_CHARS and on_most_lines(strings, text, share):
             text = strings.sub(lambda match: json.loads(match[1], strict=False).replace("\n", " "), text)
     is_log = " kernel: " in text or "NCCL INFO" in text[:HEAD_CHARS]  # whose times and hosts are its own
     layers = (_QUOTE, *(() if is_log else _LOGGED), *_BORDERS)
