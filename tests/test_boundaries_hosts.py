@@ -182,6 +182,28 @@ def test_a_device_unlike_the_others_of_its_host_bridge():
     assert found(alter(facts, is_gpu, {0: {"numa_node": 0}}), "NUM002") == []
 
 
+NEAR_1 = "16-31,48-63"  # the CPUs of NUMA node 1, the second threads of its cores included
+
+
+@pytest.mark.parametrize(
+    ("cpus", "told"), [("0-15,32-47", False), (NEAR_1, True), ("0-63", False), ("16-31", False), (None, False)]
+)
+def test_a_device_whose_local_cpus_are_another_nodes(cpus, told):
+    lines = {"NUMA node": line("NUMA node: 0"), "local_cpulist": line(str(cpus))}
+    facts = alter(BOARD, is_gpu, {0: {"local_cpus": cpus, "lines": lines}})
+    facts = [*facts, NumaNode("numactl -H", 2)]  # a node whose CPUs no input tells
+    given = found(facts, "NUM002")
+    assert [(f.severity, f.subjects, texts(f)) for f in given] == ([("info", ("gpu0",), [NEAR_1])] if told else [])
+    assert all("but its local CPUs are those of node 1" in f.message for f in given)
+
+
+def test_a_numa_node_is_doubted_once():
+    # unlike its host bridge's others, and its CPUs, and the matrix
+    facts = alter(BOARD, is_gpu, {0: {"numa_node": 1, "local_cpus": "0-15,32-47"}})
+    assert [f.subjects for f in found(facts, "NUM002")] == [("gpu0",)]
+    assert answers([f for f in BOARD if isinstance(f, (Matrix, NumaNode))], "NUM002") == []
+
+
 def test_inputs_that_name_two_numa_nodes():
     # all of its host bridge is on node 0; the matrix says 1
     matrix = next(i for i, f in enumerate(BOARD) if isinstance(f, Matrix))
