@@ -210,6 +210,16 @@ def test_an_empty_file_is_a_report_of_which_nothing_was_written(ask, lines, tmp_
     assert document["unread_examples"][0].endswith("gpu0099.json: empty")
 
 
+def test_a_link_to_a_folder_is_told_and_not_followed(ask, lines, tmp_path):
+    packed(tmp_path / "folder", lines[:6])
+    packed(tmp_path / "elsewhere", lines[6:])
+    (tmp_path / "folder/more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "folder/again").symlink_to(tmp_path / "folder")
+    document = ask(tmp_path / "folder")
+    assert (document["nodes"], document["unread"]) == (6, unread(foreign=2))
+    assert "folder/again: a link to a folder" in document["unread_examples"][0]
+
+
 def test_a_capture_is_told_before_the_lines_of_its_files(ask, lines, tmp_path):
     (tmp_path / "capture").mkdir()
     (tmp_path / "capture/dmesg").write_text("[    0.000000] Linux version 6.8.0\n" * 50)

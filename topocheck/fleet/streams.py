@@ -83,6 +83,8 @@ def _folder(name: str, refused: Refused) -> Iterator[Stream]:
     count = 0
     for folder, folders, files in os.walk(name, onerror=lambda e: refused(str(e.filename), reason_of(e))):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
+        for link in (path for f in folders if os.path.islink(path := os.path.join(folder, f))):  # noqa: PTH114, PTH118
+            refused(link, "a link to a folder, not followed: name the folder itself")
         for file in sorted(f for f in files if not f.startswith(".")):
             count += 1
             if count > _MOST_FILES:
