@@ -62,3 +62,18 @@ def test_two_nodes_of_one_name_in_two_domains_are_two(ask, guids):
 def test_the_option_has_the_names_that_slurm_knows(ask, hosts, expected, option):
     failed = [report_of(number, host, fault="mlx5_3-x8") for number, host in enumerate(hosts)]
     assert exclude.option(ask(*failed, expected=expected)) == option
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected", "missing", "unexpected"),
+    [
+        (("gpu001", "gpu002"), ("gpu001", "gpu003"), ("gpu003",), ("gpu002",)),
+        (("gpu001.c.example",), ("gpu001",), (), ()),
+        (("gpu001",), ("gpu001.c.example", "gpu002.c.example"), ("gpu002.c.example",), ()),
+        (("gpu001.c.example",), ("gpu001.d.example",), ("gpu001.d.example",), ("gpu001.c.example",)),
+        (("10.1.0.1",), ("10.1.0.1", "10.1.0.2"), ("10.1.0.2",), ()),
+    ],
+)
+def test_who_is_expected_may_have_a_domain_or_not(ask, hosts, expected, missing, unexpected):
+    answer = ask(*(report_of(number, host) for number, host in enumerate(hosts)), expected=expected)
+    assert (answer.missing, answer.unexpected) == (missing, unexpected)

@@ -134,13 +134,15 @@ def _listed(cabling: Rails, reading: Reading) -> list[str]:
 
 
 def _expected(expected: Sequence[str], hosts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Who is missing and who was not expected; a name without a domain is met by one with any."""
+    """Who is missing and who was not expected; a name without a domain is met by one with any, and meets it."""
     if not expected:
         return (), ()
-    seen, short = set(hosts), {host.partition(".")[0] for host in hosts}
-    wanted = set(expected)
-    missing = tuple(host for host in expected if host not in seen and ("." in host or host not in short))
-    return missing, tuple(host for host in hosts if host not in wanted and host.partition(".")[0] not in wanted)
+    return _unmet(expected, hosts), _unmet(hosts, expected)
+
+
+def _unmet(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    known, short = set(others), {short_name(other) for other in others}
+    return tuple(name for name in names if known.isdisjoint((name, short_name(name))) and name not in short)
 
 
 def _said_by_rails(cabling: Rails) -> frozenset[tuple[str, str]]:
