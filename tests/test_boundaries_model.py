@@ -273,3 +273,8 @@ def test_flows_without_a_limit_have_none():
     assert fair_share([Flow("a", (), inf), Flow("b", (), 3.0)], {}) == [inf, 3.0]
     assert fair_share([Flow("a", (("x", "up"),), inf)], {("x", "up"): inf}) == [inf]
     assert fair_share([], {}) == []
+    # less than 1 GB/s is left for the other
+    assert fair_share([Flow("a", (("x", "up"),), 0.25), Flow("b", (("x", "up"),), inf)], {("x", "up"): 1.0}) == [
+        0.25,
+        0.75,
+    ]
