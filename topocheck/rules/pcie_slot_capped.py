@@ -70,13 +70,8 @@ def _one_ended(link: PcieLink) -> bool:
 
 def _alike(node: Topology, j: JudgedLink) -> bool:
     """Whether no equal is in a better slot; one in a worse slot makes this one no exception."""
-    speed_gts, width = _slot(j.link)
-    return not any(fast > speed_gts or wide > width for fast, wide in map(_slot, equal_links(node, j)))
-
-
-def _slot(link: PcieLink) -> tuple[float, int]:
-    """What the port above can, 0 where it was not read."""
-    return link.a_max_speed_gts or 0.0, link.a_max_width or 0
+    (speed, width), *others = ((x.a_max_speed_gts or 0.0, x.a_max_width or 0) for x in (j.link, *equal_links(node, j)))
+    return not any(faster > speed or wider > width for faster, wider in others)
 
 
 def _capped_finding(node: Topology, j: JudgedLink) -> Finding:
@@ -85,14 +80,14 @@ def _capped_finding(node: Topology, j: JudgedLink) -> Finding:
     slot = f"{gen_word(link.a_max_speed_gts or 0)} x{link.a_max_width or link.width}"
     device = f"{gen_word(link.max_speed_gts or 0)} x{link.max_width or link.width}"
     others = len(equals_of(node, j.owner)) if j.owner else 0
-    peers = "" if severity == "warning" or not others else f", as all {others + 1} of its kind"
-    unlike = ", unlike its equals" if severity == "warning" else ""
+    alike = f", as all {others + 1} of its kind" if others else ""
+    peers = ", unlike its equals" if severity == "warning" else alike
     return Finding(
         rule=ID,
         name=NAME,
         severity=severity,
         subjects=(j.subject,),
-        message=f"{j.subject} can PCIe {device}, {link.a or 'the host'} above it only {slot}{peers}{unlike}",
+        message=f"{j.subject} can PCIe {device}, {link.a or 'the host'} above it only {slot}{peers}",
         repair="Move the card to a slot that can as much, or waive it as built",
         evidence=tuple(x for key in ("a LnkCap", "LnkCap", "smi gen") if (x := link.lines.get(key))),
         expected_from="equals" if severity == "warning" else "both ends",
