@@ -9,13 +9,14 @@ HEAD_CHARS = 1 << 16
 _PIECE_CHARS = 1 << 20
 _JSON_CHARS = 1 << 22  # a larger text is no answer of a tool in JSON
 _LOOKED_AT = 400  # lines
+_AHEAD = 6  # lines before the first that is numbered, the command and its prompt
 _SAMPLE = 12  # of them, before all are asked
 _SHARE = 0.9  # of the lines must have it
 _SHARE_OF_STRINGS = 0.6  # a list of JSON strings stands in other JSON
 _MAX_LAYERS = 8  # one around the other
 _XML = re.compile(r"<\?xml|<!DOCTYPE|<(?:topology|system|nvidia_smi_log)[\s>]")
 _COLOUR = re.compile(
-    r"(?:\x1b|\u241b|\^\[|ESC|\\x1[bB]|\\u001[bB]|\\e|\\033)\[[0-9;?]{0,40}[A-Za-z]"
+    r"(?:\x1b|\ufffd|\u241b|\^\[|ESC|\\x1[bB]|\\u001[bB]|\\e|\\033)\[[0-9;?]{0,40}[A-Za-z]"
     r"|\x1b\][^\x07\x1b\n]{0,500}(?:\x07|\x1b\\)|\x1b[=>]|\[(?:\d{1,3}(?:;\d{1,3}){0,5})?m"
 )
 _COLOUR_SIGNS = ("\x1b", "\u241b", "^[[", "ESC[", "\\x1b[", "\\x1B[", "\\u001b[", "\\u001B[", "\\e[", "\\033[", "[0m")
@@ -39,23 +40,24 @@ _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d
 _LEVEL = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR)"
 _QUOTE = re.compile(r"^[ \t]{0,8}> ?", re.MULTILINE)
 _LOGGED = tuple(
-    re.compile(layer, re.MULTILINE)
+    re.compile(rf"^[ \t]{{0,8}}(?:{layer})", re.MULTILINE)
     for layer in (
         # "[pod/worker-0] ", "[1,3]<stdout>:", "[default0]:", "(worker pid=4711) "; not the kernel's own times
-        r"^\[[\w.-]{1,60}/[^\]\n]{1,80}\] ?",
-        r"^\[(?:[\w.@-]{1,80}@)?\d{1,5},\d{1,5}\](?:<std\w{2,4}>)?:? ?",
-        r"^\[default\d{1,3}\]:",
-        r"^\([\w-]{1,40} pid=\d{1,9}[^)\n]{0,80}\) ?",
-        rf"^\[(?:{_TIME})\] ?|^(?:{_TIME}|{_MONTH}|\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?) ?",
-        r"^std(?:out|err) [FP] ",
-        rf"^ ?[-|:]? ?(?:[\w.]{{1,60}} [-|:] )?(?:\[{_LEVEL}\] ?|{_LEVEL}(?::[\w.]{{1,60}}:| ?[-|:] ?| ))",
+        r"\[[\w.-]{1,60}/[^\]\n]{1,80}\] ?",
+        r"\[(?:[\w.@-]{1,80}@)?\d{1,5},\d{1,5}\](?:<std\w{2,4}>)?:? ?",
+        r"\[default\d{1,3}\]:",
+        r"\([\w-]{1,40} pid=\d{1,9}[^)\n]{0,80}\) ?",
+        rf"\[(?:{_TIME})\] ?|(?:{_TIME}|{_MONTH}|\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?) ?",
+        r"std(?:out|err) [FP] ",
+        rf"[-|:]? ?(?:[\w.]{{1,60}} [-|:] )?(?:\[{_LEVEL}\] ?|{_LEVEL}(?::[\w.]{{1,60}}:| ?[-|:] ?| ))",
     )
 )
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]{0,20}[ \t]*$", re.MULTILINE)
 _BORDERS = tuple(
     re.compile(layer, re.MULTILINE) for layer in (r"^[\u2502\u2503\u2551] ?", r"[ \t]*(?:\\|[\u2502\u2503\u2551])$")
 )
-_NUMBER = re.compile(r"^ {0,9}(\d{1,7})(?:\t|:| {1,2}|$)", re.MULTILINE)
+# Of cat -n, its tab or the blanks of one, and of grep -n; the columns of lscpu -e begin with a number too.
+_NUMBER = re.compile(r"^(?:(?=[ \d]{6}  ) {0,5}(\d{1,6})  | {0,9}(\d{1,7})(?:[\t:]|$))", re.MULTILINE)
 _DISTANCES = re.compile(r"[ \d:]+$")  # of NUMA nodes, whose rows have numbers too
 _STRING = r'("(?:[^"\\\n]|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})){0,8192}")'
 _JSON_LOG = re.compile(rf'^\{{"log": ?{_STRING},[^\n]{{0,300}}\}}$', re.MULTILINE)
@@ -88,12 +90,12 @@ def unpasted(text: str) -> str:
     return text
 
 
-def without(pattern: re.Pattern[str], text: str, instead: str = "") -> str:
+def without(pattern: re.Pattern[str], text: str) -> str:
     """The text without what the pattern finds in its lines. Piece by piece: sub() holds a string for each one found."""
     pieces, start = [], 0
     while start < len(text):
         end = text.find("\n", start + _PIECE_CHARS) + 1 or len(text)
-        pieces.append(pattern.sub(instead, text[start:end]))
+        pieces.append(pattern.sub("", text[start:end]))
         start = end
     return "".join(pieces)
 
@@ -139,13 +141,18 @@ def _without_tags(text: str) -> str:
 def _is_numbered(text: str) -> bool:
     """Whether the lines are numbered from 1 on, as by `cat -n`, or those that are not blank, as by `nl`."""
     lines = text[:HEAD_CHARS].split("\n", _LOOKED_AT)[:_LOOKED_AT]
+    start = next((at for at, line in enumerate(lines[:_AHEAD]) if _number(line) == 1), len(lines))
+    lines = lines[start:]
     printed = [line for line in lines if line.strip()]
-    if not printed or (first := _NUMBER.match(printed[0])) is None or int(first[1]) != 1:
-        return False
-    if all(_DISTANCES.match(line) for line in printed):
+    if sum(1 for line in printed if _DISTANCES.match(line)) >= _SHARE * len(printed):
         return False
     for counted in (lines, printed):
-        right = sum(1 for at, line in enumerate(counted, 1) if (m := _NUMBER.match(line)) and int(m[1]) == at)
+        right = sum(1 for at, line in enumerate(counted, 1) if _number(line) == at)
         if right > 2 and right >= _SHARE * len(printed):
             return True
     return False
+
+
+def _number(line: str) -> int | None:
+    match = _NUMBER.match(line)
+    return int(match[match.lastindex or 0]) if match else None
