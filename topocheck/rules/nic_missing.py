@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from topocheck.absent import AbsentNics
+from topocheck.absent import priced
 from topocheck.as_built import NicsShort, nics_short, silent_functions, unbound_functions
 from topocheck.facts import Evidence, PciFunction
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
@@ -95,10 +95,9 @@ def _gone_finding(node: Topology, gone: Gone) -> Finding:
 def _absent(
     node: Topology, severity: Severity, subjects: Names, message: str, gpus: Names, lines: Lines, expected_from: str
 ) -> Finding:
-    found = AbsentNics(
-        ID, NAME, severity, subjects, message, _REPAIR, lines, expected_from, price_kind="computed", gpus=gpus
+    return priced(
+        Finding(ID, NAME, severity, subjects, message, _REPAIR, lines, expected_from=expected_from), node, gpus
     )
-    return found.finding(node)
 
 
 def _unbound_finding(node: Topology, functions: list[PciFunction]) -> Finding:

@@ -40,13 +40,16 @@ def check(node: Topology) -> Iterator[Answer]:
             yield Skip("no nvidia-smi nvlink -s and no NVLink mesh in the matrix")
         return
     found: set[str] = set()
+    cut: list[str] = []
     for gpu in node.gpus:
         finding = _by_count(node, gpu, listed) if gpu.id in listed and not gpu.mig else None
         if finding is not None and _ends_early(gpu):
-            yield Skip(f"the list of {gpu.id}'s links ends early: {listed[gpu.id]} were read", partial=True)
+            cut.append(f"{listed[gpu.id]} of {gpu.id}")
         elif finding is not None:
             found.add(gpu.id)
             yield finding
+    if cut:
+        yield Skip(f"the list of links ends early: read were {', '.join(cut)}", partial=True)
     for short in short_gpus(node):
         if short.gpu.id not in found and not short.gpu.mig:
             yield _finding(node, short.gpu, short.links, short.full, short.evidence, _by_matrix_severity(short))

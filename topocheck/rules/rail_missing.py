@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.absent import AbsentNics
+from topocheck.absent import priced
 from topocheck.finding import Answer, Finding
 from topocheck.graph import Topology
 from topocheck.guards import unplaced
@@ -49,5 +49,5 @@ def _finding(node: Topology, without: list[Service], with_own: int) -> Finding:
         f"{with_own} GPUs have one"
     )
     rows = tuple(line for s in without for line in row_of(node, s.gpu))
-    found = AbsentNics(ID, NAME, "warning", gpus, message, _REPAIR, rows, "equals", price_kind="computed", gpus=gpus)
-    return found.finding(node)
+    found = Finding(ID, NAME, "warning", gpus, message, _REPAIR, rows, expected_from="equals")
+    return priced(found, node, gpus)
