@@ -199,7 +199,10 @@ def test_the_kernels_own_times_and_a_documents_entities_stay():
         "node-a:100:200 [0] NCCL INFO x\n" * 5,
         "> one quoted line\nof three\nonly\n",
         OUTPUTS["numactl_-H"],
-        "CPU NODE SOCKET CORE\n" + "".join(f"{i:3}    0      0 {i:4}\n" for i in range(64)),
+        *(
+            f"{'CPU':>{width}} NODE SOCKET\n" + "".join(f"{i:{width}}    0      0\n" for i in range(64))
+            for width in (3, 4, 5, 6, 7)
+        ),
         "node 0 1\n" + "".join(f"{i:3}: {'20 ' * 32}\n" for i in range(32)) + "$ \n",
         "  1:  20  10  20\n  2:  20  20  10\n" + "  3:  20  20  20\n",
         "\t\tLnkSta:\tSpeed 16GT/s, Width x16\n" * 9,

@@ -141,7 +141,8 @@ def _without_tags(text: str) -> str:
 def _is_numbered(text: str) -> bool:
     """Whether the lines are numbered from 1 on, as by `cat -n`, or those that are not blank, as by `nl`."""
     lines = text[:HEAD_CHARS].split("\n", _LOOKED_AT)[:_LOOKED_AT]
-    start = next((at for at, line in enumerate(lines[:_AHEAD]) if _number(line) == 1), len(lines))
+    ahead = enumerate(lines[:_AHEAD])
+    start = next((at for at, line in ahead if _number(line, alone=at > 0) == 1), len(lines))
     lines = lines[start:]
     printed = [line for line in lines if line.strip()]
     if sum(1 for line in printed if _DISTANCES.match(line)) >= _SHARE * len(printed):
@@ -153,6 +154,7 @@ def _is_numbered(text: str) -> bool:
     return False
 
 
-def _number(line: str) -> int | None:
+def _number(line: str, *, alone: bool = False) -> int | None:
+    """The number before a line; `alone`: no blanks behind it but a tab or colon, as no table has them."""
     match = _NUMBER.match(line)
-    return int(match[match.lastindex or 0]) if match else None
+    return int(match[match.lastindex or 0]) if match and not (alone and match[1]) else None
