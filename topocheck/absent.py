@@ -20,6 +20,6 @@ def priced(finding: Finding, node: Topology, gpus: Iterable[str]) -> Finding:
         finding,
         patches=tuple(AddNic(gpu, like) for gpu in lacking),
         scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", gpu) for gpu in dict.fromkeys(lacking))),
-        price_kind="computed" if lacking else "unknown",
+        price_kind=finding.price_kind if lacking else "unknown",
         covers=frozenset(lacking),
     )

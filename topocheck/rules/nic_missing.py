@@ -95,9 +95,8 @@ def _gone_finding(node: Topology, gone: Gone) -> Finding:
 def _absent(
     node: Topology, severity: Severity, subjects: Names, message: str, gpus: Names, lines: Lines, expected_from: str
 ) -> Finding:
-    return priced(
-        Finding(ID, NAME, severity, subjects, message, _REPAIR, lines, expected_from=expected_from), node, gpus
-    )
+    found = Finding(ID, NAME, severity, subjects, message, _REPAIR, lines, price_kind="computed")
+    return priced(replace(found, expected_from=expected_from), node, gpus)
 
 
 def _unbound_finding(node: Topology, functions: list[PciFunction]) -> Finding:

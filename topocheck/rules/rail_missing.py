@@ -49,5 +49,5 @@ def _finding(node: Topology, without: list[Service], with_own: int) -> Finding:
         f"{with_own} GPUs have one"
     )
     rows = tuple(line for s in without for line in row_of(node, s.gpu))
-    found = Finding(ID, NAME, "warning", gpus, message, _REPAIR, rows, expected_from="equals")
+    found = Finding(ID, NAME, "warning", gpus, message, _REPAIR, rows, expected_from="equals", price_kind="computed")
     return priced(found, node, gpus)
