@@ -60,13 +60,17 @@ class Fabric:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
     def heard(self, plan):
-        """host → text, once each interface has a neighbour."""
+        """host → text, once each interface has its neighbour, by name, and no other."""
+        texts = {}
+
+        def whole(host, leaves):
+            texts[host] = self.neighbours(host)
+            return far_ends(texts[host]) == sorted(leaves)
+
         for host, ports in plan.items():
-            self.wait(
-                lambda host=host, ports=ports: self.neighbours(host).count('"chassis"') >= len(ports),
-                f"not all interfaces of {host} have a neighbour",
-            )
-        return {host: self.neighbours(host) for host in plan}
+            leaves = [(port, leaf) for port, (leaf, _) in ports.items()]
+            self.wait(lambda host=host, leaves=leaves: whole(host, leaves), f"not all neighbours of {host} are there")
+        return texts
 
     def wait(self, done, trouble):
         end = time.monotonic() + _WAIT_S
@@ -75,6 +79,13 @@ class Fabric:
                 logs = "".join(log.read_text() for log in self.scratch.glob("*.log"))
                 sys.exit(f"{trouble}\n{logs}")
             time.sleep(0.2)
+
+
+def far_ends(text):
+    """(interface, name of the switch) of each neighbour; a single one is no list."""
+    told = json.loads(text)["lldp"].get("interface", []) if text.startswith("{") else []
+    entries = [entry for part in (told if isinstance(told, list) else [told]) for entry in part.items()]
+    return sorted((port, name) for port, entry in entries for name in entry["chassis"])
 
 
 def ip(batch, namespace=None):
