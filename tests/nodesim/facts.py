@@ -121,6 +121,7 @@ def _state(g: NamedGpu) -> GpuState:
     )  # fmt: skip
     lines = {key: _line(_QUERY, f"{key} {value}") for key, value in values.items()}
     lines |= {f"fabric_health {name}": _line(_QUERY, f"{name} {value}") for name, value in health}
+    lines |= {name: _line(_QUERY, f"{name} : Active") for name in gpu.slowdowns}
     return GpuState(
         _QUERY, g.index, bdf=f.bdf, uuid=g.uuid, model=part.model, pci_id=f"10de:{part.device_id}", minor=g.index,
         memory_bytes=part.memory_mib << 20, vbios="96.00.74.00.11", fabric_health=health, lines=lines, **values,
