@@ -349,6 +349,7 @@ def translating(draw: st.DrawFn, node: Node) -> Fault | None:
         worst="warning",
         seen_by=inputs("lspci p2p topo"),
         shown_by=frozenset({"lspci"}),
+        touches=frozenset(by_pcie[0]) if len(by_pcie) == 1 else frozenset(),  # without the only pair there is no danger
     )
 
 
