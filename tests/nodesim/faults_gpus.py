@@ -51,6 +51,7 @@ def no_driver(draw: st.DrawFn, node: Node) -> Fault | None:
         frozenset({"lspci"}),
         also=frozenset() if isinstance(child, Gpu) else frozenset({"GPU003", *WITHOUT_NIC}),
         blind_without=frozenset({"lspci", "topo", "rdma"}),
+        surely=isinstance(child, Gpu) or oracle.roles_clear(node.changed(child.uid, lambda _: None)),
         touches=uids,
         moves=True,
     )
