@@ -8,11 +8,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import nodes
 import pytest
 from asked import changed, levels, of, skips
+from diagnosis import diagnose
+from nodesim import INPUTS, facts, place
+from nodesim.spec import Gpu, HostBridge, Link, Nic, Node, Switch
 
 from topocheck.check import Checked, check
 
@@ -314,3 +318,15 @@ def test_rails_in_even_steps_smaller_than_a_24_have_each_their_own(tmp_path: Pat
     seen = [g.ipv4 for n in checked.topology.compute_nics for p in n.ports for g in p.gids if g.ipv4]
     assert sorted(set(seen)) == ["10.20.1.145", "10.20.2.145", "10.20.2.17", "10.20.3.17"]
     assert levels(checked, "RAIL004") == []
+
+
+@pytest.mark.parametrize(("given", "told"), [(INPUTS, {"GPU001"}), (frozenset({"topo"}), set())])
+def test_where_two_gpus_share_a_nic_a_lost_gpu_is_no_missing_nic(given: frozenset[str], told: set[str]) -> None:
+    """Four switches of two GPUs and a NIC: without one GPU its neighbour has the NIC alone, and of seven GPUs three,
+    less than half, have none of their own."""
+    pairs = ((Gpu(f"g{2 * i}", "h100", Link()), Gpu(f"g{2 * i + 1}", "h100", Link())) for i in range(4))
+    switches = [Switch(f"s{i}", (*two, Nic(f"n{i}", "cx7-ndr", Link())), Link()) for i, two in enumerate(pairs)]
+    node = Node(tuple(HostBridge(f"b{i}", 0, (switch,)) for i, switch in enumerate(switches)), fabric="nvswitch")
+    assert not diagnose(facts(place(node), given)).grave
+    ill = node.changed("g3", lambda child: replace(child, lost=True))
+    assert {f.rule for f in diagnose(facts(place(ill), given)).grave} == told

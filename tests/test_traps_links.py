@@ -157,7 +157,13 @@ def test_trap_17_cards_have_the_links_of_their_bridges_not_those_of_the_die(brid
 
 
 @pytest.mark.parametrize(
-    ("state", "status"), [("In Progress", "N/A"), ("Not Started", "N/A"), ("Completed", "Insufficient Resources")]
+    ("state", "status"),
+    [
+        ("In Progress", "N/A"),
+        ("Not Started", "N/A"),
+        ("Completed", "Insufficient Resources"),
+        ("Completed", "Unknown Error"),
+    ],
 )
 def test_trap_18_trained_nvlinks_do_not_make_a_fabric(state: str, status: str, tmp_path: Path) -> None:
     fabric = nodes.Change(

@@ -70,6 +70,8 @@ def _shared_alike(node: Topology) -> bool:
     near = [frozenset(n.card or n.id for n in s.nearest) for s in served]
     shares = {Fraction(len(cards), near.count(cards)) for cards in near}
     cards_unknown = all(n.card == n.id for n in node.compute_nics)
+    if len({len(cards) for cards in near}) == 1 and len(set(near)) > 1 and all(s.local for s in served):
+        return True  # as many cards on each switch: where one has fewer GPUs, a GPU is gone and not a NIC
     return len(shares) == 1 and (len(set(near)) > 1 or cards_unknown or shares.pop().numerator == 1)
 
 

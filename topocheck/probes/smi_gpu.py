@@ -104,6 +104,12 @@ def _as_printed(text: str) -> str | None:
     return None if _LOST.fullmatch(text) else text.strip("[]") or None
 
 
+def _status(text: str) -> str | None:
+    """How the registration with the fabric ended, in NVML's words, of which one is "Unknown Error"; in brackets it is
+    nvidia-smi's word for what it could not read."""
+    return text if text.lower() == "unknown error" else _as_printed(text)
+
+
 def _not_zero(text: str) -> bool | None:
     return None if word(text) is None else bool(text.strip("0-"))
 
@@ -158,7 +164,7 @@ _FIELDS = (
     _Field("memory_bytes", ("FB Memory Usage", "Total"), ("fb_memory_usage", "total"), _bytes),
     _Field("bar1_bytes", ("BAR1 Memory Usage", "Total"), ("bar1_memory_usage", "total"), _bytes),
     _Field("fabric_state", ("Fabric", "State"), ("fabric", "state"), _as_printed),
-    _Field("fabric_status", ("Fabric", "Status"), ("fabric", "status"), _as_printed),
+    _Field("fabric_status", ("Fabric", "Status"), ("fabric", "status"), _status),
     _Field("fabric_cluster", ("Fabric", "ClusterUUID"), ("fabric", "clusterUuid"), _not_zero),
     _Field("recovery_action", ("GPU Reset Status", "Reset Required"), ("gpu_reset_status", "reset_required"),
            _reset_required),
