@@ -57,7 +57,8 @@ def full_mesh(node: Topology) -> int | None:
     """The common number of links when the GPUs form a full mesh (through NVSwitches, or directly on a board of four):
     at least three GPUs, most pairs with one and the same number, and of the GPUs that have links at all nearly every
     pair joined. None for cube meshes, bridged pairs, PCIe."""
-    counts = {(a.id, b.id): c for a, b in combinations(node.gpus, 2) if (c := links_of(node, a, b)) is not None}
+    there = [g for g in node.gpus if not _lost(g)]
+    counts = {(a.id, b.id): c for a, b in combinations(there, 2) if (c := links_of(node, a, b)) is not None}
     linked = {gpu for pair, count in counts.items() if count for gpu in pair}
     among = [c for pair, c in counts.items() if linked.issuperset(pair)]
     if len(among) < 3 or 4 * among.count(0) > len(among):  # a cube mesh leaves 12 of 28 pairs unjoined
@@ -68,7 +69,11 @@ def full_mesh(node: Topology) -> int | None:
 
 def _plain(node: Topology) -> list[Device]:
     """GPUs that are not in MIG mode, and are there: a lost one is in no matrix, its place says nothing of NVLink."""
-    return [g for g in node.gpus if not g.mig and not (g.gpu and g.gpu.lost) and not (g.pci and g.pci.dead)]
+    return [g for g in node.gpus if not g.mig and not _lost(g)]
+
+
+def _lost(gpu: Device) -> bool:
+    return bool((gpu.gpu and gpu.gpu.lost) or (gpu.pci and gpu.pci.dead))
 
 
 def short_gpus(node: Topology) -> list[Short]:
