@@ -239,7 +239,9 @@ def uneven(draw: st.DrawFn, node: Node) -> Fault | None:
         "error",
         inputs("topo"),
         frozenset({"topo"}),
-        touches=frozenset({a, b}),
+        touches=frozenset({a, b}.union(*node.bridged))
+        if len(node.bridged) == 2
+        else frozenset({a, b}),  # its only equal
         unless=_by_mig(node),
     )
 
