@@ -1,7 +1,20 @@
 """Rails across nodes: each fault named once with both ends, in every topology that has rails; silent in all others."""
 
 import pytest
-from plant import EVIDENCE, PLAIN, RAILED, dual_plane, ends, fat_tree, only_fault, railed, seen, three_tier, wanted
+from plant import (
+    EVIDENCE,
+    PLAIN,
+    RAILED,
+    Plant,
+    dual_plane,
+    ends,
+    fat_tree,
+    only_fault,
+    railed,
+    seen,
+    three_tier,
+    wanted,
+)
 
 from topocheck.fleet.rails import rails
 
@@ -280,3 +293,10 @@ class TestSeverity:
         cluster = railed(nodes, cables)
         cluster.swap(("gpu001", 0, 1), ("gpu001", 1, 1))
         assert [f.severity for f in seen(cluster).faults] == severities
+
+
+def test_hosts_that_go_by_address_are_not_one_host():
+    """The first parts of 10.0.0.1 and 10.0.0.2 are no short names: a report of one says nothing of the other."""
+    cluster = Plant({(f"10.0.0.{h}", r, 1): f"leaf{r}" for h in range(1, 6) for r in range(8)})
+    answer = rails(cluster.records(seen=False)[:1], [cluster.listing()])
+    assert [pod.hosts for pod in answer.pods] == [("10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5")]

@@ -184,6 +184,12 @@ def test_net005_no_rdma_device_at_all() -> None:
         assert few.said("NET005")[0].message.startswith(words.format(*bdfs))
     assert found.message == "no RDMA device stands for any of the 4 compute NICs on the bus"
     assert [line.text.split()[0] for line in found.evidence] == ["no", board.bdf("n0")]
+    # The cards are on the bus: in another network namespace their devices are not seen, whatever was seen before.
+    devices = (EarlierDevice("mlx5_0", "nic", board.bdf("n0"), None, None, "compute"),)
+    expected = Expected(Baseline("before.json", "2026-11-01T00:00:00Z", devices))
+    (found,) = said(replace(board.topology, expected=expected), "NET005")
+    assert (found.severity, found.confidence, found.expected_from) == ("warning", "medium", "baseline")
+    assert "namespace" in found.repair
 
 
 def test_net005_gone_since_the_baseline() -> None:

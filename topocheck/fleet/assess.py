@@ -12,12 +12,12 @@ from topocheck import __version__
 from topocheck.fleet.cables import with_cables
 from topocheck.fleet.changes import compare
 from topocheck.fleet.choose import exclude, job
-from topocheck.fleet.fabric import short_name
-from topocheck.fleet.groups import RANK, groups, states
+from topocheck.fleet.groups import groups, states
+from topocheck.fleet.hosts import short_name
 from topocheck.fleet.majority import unlike
 from topocheck.fleet.rails import rails
 from topocheck.fleet.reading import Reading
-from topocheck.fleet.record import Kind, NodeRecord
+from topocheck.fleet.record import RANK, VERDICTS, Kind, NodeRecord
 from topocheck.fleet.records import Records
 from topocheck.fleet.report import Fleet, Rails, Unlike
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from topocheck.names import NameSet
 
 _RAIL_RULES = ("RAIL001", "RAIL002", "RAIL004")
-VERDICTS = ("failed", "unknown", "degraded", "healthy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from topocheck.fleet.fabric import HostCable, Listing, contradictions, short_name
+from topocheck.fleet.fabric import HostCable, Listing, contradictions
+from topocheck.fleet.hosts import short_name
 from topocheck.fleet.peers import Peers, compared, family, few, fix, most
 from topocheck.fleet.record import NodeRecord, RailPort
 from topocheck.fleet.report import RailEnd, RailFault, Rails

@@ -10,10 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from topocheck.fleet.fabric import short_name
-from topocheck.fleet.groups import RANK
+from topocheck.fleet.hosts import short_name
 from topocheck.fleet.majority import folded_field, said, shortened
-from topocheck.fleet.record import Fault, NodeRecord
+from topocheck.fleet.record import RANK, Fault, NodeRecord
 from topocheck.fleet.report import Change, Comparison
 from topocheck.fleet.values import COUNTS, PLACE, name_of, place_of
 

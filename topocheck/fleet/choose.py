@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from topocheck.fleet.groups import RANK
-from topocheck.fleet.record import NodeRecord
+from topocheck.fleet.record import RANK, NodeRecord
 from topocheck.fleet.report import Job, LeftOut, Rails
 
 _VERDICTS = {"healthy": 0, "degraded": 1, "unknown": 2}  # the order in which nodes are taken; failed ones never are

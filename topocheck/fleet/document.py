@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 
+from topocheck.fleet.record import VERDICTS
 from topocheck.fleet.report import Comparison, Fleet, Group, Job, Leaf, Pod, RailFault, Rails, Unlike
-from topocheck.fleet.words import VERDICTS, folded, left_out_of
+from topocheck.fleet.words import folded, left_out_of
 from topocheck.formats.json import clean
 
 SCHEMA = "topocheck.fleet/1"

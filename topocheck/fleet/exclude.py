@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from topocheck.fleet.fabric import short_name
+from topocheck.fleet.hosts import short_name
 from topocheck.fleet.report import Fleet
 from topocheck.fleet.words import folded
 

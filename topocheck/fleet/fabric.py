@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from sys import intern
 from typing import NamedTuple
 
+from topocheck.fleet.hosts import short_name
 from topocheck.hardware.network import ib_rate_gbit_per_s
 from topocheck.probes import iblinkinfo, ibnetdiscover
 from topocheck.probes import rdma_draft as rdma
@@ -215,11 +216,6 @@ def _host_pair(link: Link) -> _Pair | None:
 def _aggregates(ca: End) -> bool:
     """Whether it is the SHARP engine of a switch, which stands on its last port as a CA."""
     return "Aggregation Node" in ca.name
-
-
-def short_name(host: str) -> str:
-    """A host without its domain; an address is whole."""
-    return host if re.fullmatch(r"[\d.]+", host) else host.partition(".")[0]
 
 
 _DESCRIPTION = re.compile(r"([A-Za-z0-9][\w.-]{0,254})\s+([A-Za-z][\w-]{0,62}\d\w{0,62})")

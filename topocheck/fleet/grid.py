@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from topocheck.fleet.record import RANK, VERDICTS
 from topocheck.fleet.report import Fleet
-from topocheck.fleet.words import SEVERITIES, VERDICTS, folded, nodes, position
+from topocheck.fleet.words import folded, nodes, position
 
 UNLIKE = "unlike"
 MOST_ROWS = 1000  # of one node each
 _MOST_PLACES = 3
-_RANK = {severity: rank for rank, severity in enumerate(SEVERITIES)}
 _Said = tuple[str | None, ...]  # the severity in each column
 
 
@@ -53,7 +53,7 @@ def grid(fleet: Fleet) -> Grid:
             alike.setdefault((verdict, said), []).append(host)
         else:
             bad.append((host, verdict, said))
-    bad.sort(key=lambda row: (_RANK.get(_worst(row[2]), len(_RANK)), VERDICTS.index(row[1])))
+    bad.sort(key=lambda row: (RANK.get(_worst(row[2]), len(RANK)), VERDICTS.index(row[1])))
     for host, verdict, said in bad[MOST_ROWS:]:
         alike.setdefault((verdict, said), []).append(host)
     places = _places(fleet) | {(host, UNLIKE): cell.about for host, cell in odd.items()}
@@ -84,7 +84,7 @@ def _shared(hosts: list[str], verdict: str, said: _Said) -> Row:
 
 
 def _worst(said: _Said) -> str:
-    return min((s for s in said if s is not None), key=lambda s: _RANK.get(s, len(_RANK)), default="")
+    return min((s for s in said if s is not None), key=lambda s: RANK.get(s, len(RANK)), default="")
 
 
 def _places(fleet: Fleet) -> dict[tuple[str, str], str]:
@@ -114,6 +114,6 @@ def _odd(fleet: Fleet) -> dict[str, Cell]:
             for host in other.hosts:
                 found.setdefault(host, []).append((entry.severity, f"{entry.field} {other.value}"))
     return {
-        host: Cell(min((s for s, _ in told), key=lambda s: _RANK.get(s, len(_RANK))), _listed([t for _, t in told]))
+        host: Cell(min((s for s, _ in told), key=lambda s: RANK.get(s, len(RANK))), _listed([t for _, t in told]))
         for host, told in found.items()
     }

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from topocheck.fleet.record import Fault, NodeRecord
+from topocheck.fleet.record import RANK, Fault, NodeRecord
 from topocheck.fleet.report import Group
-
-RANK = {"error": 0, "warning": 1, "info": 2}
 
 
 def groups(nodes: Sequence[NodeRecord], left_out: frozenset[tuple[str, str]] = frozenset()) -> tuple[Group, ...]:

@@ -11,6 +11,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _MOST_HOSTS = 100_000
 
 
+def short_name(host: str) -> str:
+    """A host without its domain; an address is whole."""
+    return host if re.fullmatch(r"[\d.]+", host) else host.partition(".")[0]
+
+
 def fold(hosts: Iterable[str]) -> str:
     """The names in the shortest form that clush and sbatch read; a name that no host can have stands as it is.
 

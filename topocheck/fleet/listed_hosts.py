@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 
 from topocheck.fleet.fabric import HostCable
+from topocheck.fleet.hosts import short_name
+from topocheck.fleet.peers import family
 from topocheck.fleet.rail_nodes import COMMON, UNREPORTED, Cable, RailNode, aligned
 
 _LEAST_ALONE = 4  # ports that make a host without a report a rail node, however many others have
@@ -21,7 +23,7 @@ def listed_hosts(cables: Iterable[HostCable], reported: Collection[str]) -> tupl
     of_host: dict[str, dict[tuple[str, int], HostCable]] = {}
     shared = set()
     for cable in cables:
-        if cable.host and cable.device and cable.host.partition(".")[0] not in reported:
+        if cable.host and cable.device and short_name(cable.host) not in reported:
             ports = of_host.setdefault(cable.host, {})
             if ports.setdefault((cable.device, cable.port or 1), cable) is not cable:
                 shared.add(cable.host)
@@ -31,7 +33,7 @@ def listed_hosts(cables: Iterable[HostCable], reported: Collection[str]) -> tupl
 
 def _by_name(hosts: list[RailNode]) -> list[RailNode]:
     """Storage nodes are not compared with compute nodes; where every host has a name of its own, all are."""
-    stems = [re.sub(r"\d+", "#", h.host) for h in hosts]
+    stems = [family(h.host) for h in hosts]
     counts = Counter(stems)
     if 2 * sum(count for count in counts.values() if count >= COMMON) < len(hosts):
         return hosts

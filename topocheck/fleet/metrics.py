@@ -6,8 +6,8 @@ from calendar import timegm
 from collections.abc import Iterator
 from time import strptime
 
+from topocheck.fleet.record import SEVERITIES, VERDICTS
 from topocheck.fleet.report import Fleet
-from topocheck.fleet.words import SEVERITIES, VERDICTS
 from topocheck.formats.prometheus import Sample, exposition
 
 MOST_SERIES = 500

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from topocheck.fleet.fabric import HostCable, Listing
+from topocheck.fleet.hosts import short_name
 from topocheck.fleet.listed_hosts import listed_hosts
 from topocheck.fleet.rail_nodes import Cable, RailNode, aligned
 from topocheck.fleet.record import NodeRecord, RailPort
@@ -31,7 +32,7 @@ def cabled(records: Sequence[NodeRecord], listings: Sequence[Listing]) -> Cablin
     nodes = []
     for record in records:
         ports = _rail_ports(record)
-        seen = [of_port.get(p.guid or "") or named.get((_short(record.host), p.nic, p.port)) for p in ports]
+        seen = [of_port.get(p.guid or "") or named.get((short_name(record.host), p.nic, p.port)) for p in ports]
         if any(seen):
             reached = [_cable(record, p, c.switch, c.switch_port) for p, c in zip(ports, seen, strict=True) if c]
             by.update(c.by for c in seen if c)
@@ -40,8 +41,8 @@ def cabled(records: Sequence[NodeRecord], listings: Sequence[Listing]) -> Cablin
             by.update(p.by for p in ports if p.leaf and p.by)
         nodes.append(_node(record, reached))
     guids = {port.guid for record in records for port in record.ports if port.guid}
-    reported = {_short(record.host) for record in records}
-    reported |= {_short(c.host) for c in cables if c.host and c.guid in guids}  # by whatever name
+    reported = {short_name(record.host) for record in records}
+    reported |= {short_name(c.host) for c in cables if c.host and c.guid in guids}  # by whatever name
     alone, shared = listed_hosts(cables, reported)
     by.update(c.by for c in cables if alone)
     nameless = sum(not c.host and c.guid not in guids for c in cables)
@@ -96,7 +97,3 @@ def _each_once(cables: Iterable[HostCable]) -> list[HostCable]:
     for cable in sorted(cables, key=lambda c: c.guid is None):
         found.setdefault((cable.host, cable.device, cable.port or 1, cable.switch, cable.switch_port), cable)
     return list(found.values())
-
-
-def _short(host: str) -> str:
-    return host.partition(".")[0]

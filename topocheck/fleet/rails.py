@@ -16,10 +16,9 @@ from topocheck.fleet.rail_faults import faults
 from topocheck.fleet.rail_nodes import COMMON
 from topocheck.fleet.rail_ports import Cabling, addressed, cabled
 from topocheck.fleet.rail_words import LEAVES, SUBNETS
-from topocheck.fleet.record import NodeRecord
+from topocheck.fleet.record import RANK, NodeRecord
 from topocheck.names import NameSet
 
-_RANK = {"error": 0, "warning": 1}
 _OTHER_PODS = 2
 
 
@@ -40,7 +39,7 @@ def rails(nodes: Sequence[NodeRecord], listings: Sequence[Listing], patterns: tu
         by=tuple(sorted({*by_leaf.by, *by_subnet.by})),
         pods=tuple(_pod(pod) for pod in told or subnets),
         notes=(*_unused(patterns, by_leaf), *by_leaf.notes, *(note for pod in told for note in _absent(pod))),
-        faults=tuple(sorted(found, key=lambda f: (_RANK[f.severity], f.rule, f.ends[0][:2] if f.ends else ("", "")))),
+        faults=tuple(sorted(found, key=lambda f: (RANK[f.severity], f.rule, f.ends[0][:2] if f.ends else ("", "")))),
     )
 
 

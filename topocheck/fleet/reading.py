@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from topocheck.fleet.pieces import joined
 from topocheck.fleet.report import Unread
 from topocheck.fleet.streams import Stream, streams
+from topocheck.formats.json import SCHEMA
 from topocheck.sources.reading import decode, printable
 
 if TYPE_CHECKING:
     from topocheck.fleet.fabric import Listing
 
-SCHEMA = "topocheck.node/1"
 _CHUNK_BYTES = 1 << 20
 _LINE_BYTES = 16 << 20  # a report of 8 GPUs and 32 NICs has 160 KB
 _LISTING_BYTES = 256 << 20  # 10,000 nodes of 8 ports take 40 MB
@@ -74,7 +74,7 @@ class Reading:
 
     def _is_listing(self, head: _Head, origin: str) -> bool:
         """Takes it if it is one."""
-        start = head.bytes.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        start = head.bytes.lstrip(_BLANK)[:1]
         if start in (b"{", b"[") or _LABEL.match(head.bytes):
             return False
         from topocheck.fleet.fabric import listing

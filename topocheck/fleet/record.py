@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from topocheck.finding import SEVERITIES as _MILDEST_FIRST
+
+VERDICTS = ("failed", "degraded", "unknown", "healthy")  # worst first
+SEVERITIES: tuple[str, ...] = _MILDEST_FIRST[::-1]  # worst first
+RANK = {severity: rank for rank, severity in enumerate(SEVERITIES)}
+
 
 class Kind(NamedTuple):
     """What makes nodes comparable: those of one kind should be alike."""

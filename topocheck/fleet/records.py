@@ -8,13 +8,11 @@ from datetime import datetime
 from sys import intern
 from typing import Any, TypeVar
 
-from topocheck.fleet.reading import SCHEMA
-from topocheck.fleet.record import Fault, Kind, NodeRecord, RailPort
+from topocheck.fleet.record import SEVERITIES, VERDICTS, Fault, Kind, NodeRecord, RailPort
 from topocheck.fleet.values import physical, values
+from topocheck.formats.json import SCHEMA
 from topocheck.sources.reading import printable
 
-_VERDICTS = ("healthy", "degraded", "failed", "unknown")
-_SEVERITIES = ("error", "warning", "info")
 _MESSAGE_CHARS = 500
 _MOST_PLACES = 1 << 16  # of ports and rails; a switch has 144
 _UTC = re.compile(r"2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
@@ -40,7 +38,7 @@ class Records:
         counted = [f for f in document["findings"] if not f["waived"]]
         bdfs = {d["id"]: d["bdf"] for d in devices}
         verdict = document["verdict"]
-        if verdict not in _VERDICTS:
+        if verdict not in VERDICTS:
             raise ValueError(f"verdict {verdict!r}")
         return NodeRecord(
             host=_text(document["host"] or host),
@@ -76,7 +74,7 @@ def _fault(finding: Mapping[str, Any], bdfs: Mapping[str, str | None]) -> Fault:
     more = f" +{len(subjects) - 1}" if len(subjects) > 1 else ""
     first = subjects[0] if subjects else ""
     price = finding["price"]
-    if finding["severity"] not in _SEVERITIES:
+    if finding["severity"] not in SEVERITIES:
         raise ValueError(f"severity {finding['severity']!r}")
     return Fault(
         rule=intern(printable(_text(finding["rule"]))),

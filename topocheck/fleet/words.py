@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from topocheck.fleet.hosts import fold
+from topocheck.fleet.record import VERDICTS
 from topocheck.fleet.report import Comparison, Fleet, Group, Job, Other, RailEnd, Rails, Unlike, Unread
 from topocheck.formats.screen import counted
 
-VERDICTS = ("failed", "degraded", "unknown", "healthy")  # worst first
-SEVERITIES = ("error", "warning", "info")
 _UNREAD = (("torn", "torn"), ("schema", "of another schema"), ("foreign", "foreign"))
 
 

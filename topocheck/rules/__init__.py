@@ -110,7 +110,7 @@ ALL: tuple[Rule, ...] = (
 
 def listing() -> str:
     """One line a rule: id, name, what is wrong."""
-    return "".join(f"{rule.ID:8}{rule.NAME:22}{_title(rule)}\n" for rule in ALL)
+    return "".join(f"{rule.ID:8}{rule.NAME:22}{cleandoc(rule.__doc__ or '').splitlines()[0]}\n" for rule in ALL)
 
 
 def explain(rule_id: str) -> str:
@@ -119,7 +119,3 @@ def explain(rule_id: str) -> str:
         if rule_id.upper() in (rule.ID, rule.NAME.upper()):
             return f"{rule.ID} {rule.NAME}\n\n{cleandoc(rule.__doc__ or '')}\n"
     raise UsageError(f"{rule_id}: no such rule; `topocheck rules` lists them")
-
-
-def _title(rule: Rule) -> str:
-    return cleandoc(rule.__doc__ or "").splitlines()[0]

@@ -29,6 +29,7 @@ ID = "NET005"
 NAME = "nic-missing"
 Names = tuple[str, ...]
 Lines = tuple[Evidence, ...]
+_BIND = "Load its driver (mlx5_ib, efa) and look into the kernel log why it did not bind"
 _REPAIR = "Look for the card in lspci and the kernel log; reseat it, load its driver"
 
 
@@ -87,8 +88,8 @@ def _short_finding(node: Topology, short: NicsShort, platform: Platform) -> Find
 
 
 def _gone_finding(node: Topology, gone: Gone) -> Finding:
-    message = f"{gone.words('compute NICs')}: gone, not on the bus"
-    message += node.expected.before(f"{gone.before} compute NICs")
+    before = node.expected.before(f"{gone.before} compute NICs")
+    message = f"{gone.words('compute NICs')}: gone, not on the bus{before}"
     return _absent(node, "error", gone.subjects, message, tuple(without_own(node)), gone.evidence, "baseline")
 
 
@@ -100,18 +101,18 @@ def _absent(
 
 
 def _unbound_finding(node: Topology, functions: list[PciFunction]) -> Finding:
-    baseline = node.expected.baseline
-    names = tuple(f.bdf for f in functions)
+    baseline, names = node.expected.baseline, tuple(f.bdf for f in functions)
     before = baseline is not None and any(d.bdf in names for d in baseline.compute_nics)
     message = f"{names[0]} is a card of the compute kind, but no RDMA device stands for it"
     if len(names) > 1:
-        few = f"{names[0]} and {names[1]}: " * (len(names) == 2)
-        message = f"{few}no RDMA device stands for any of the {len(names)} compute NICs on the bus"
-    message += node.expected.before("one did") if before else ""
+        two = f"{names[0]} and {names[1]}: " * (len(names) == 2)
+        message = f"{two}no RDMA device stands for any of the {len(names)} compute NICs on the bus"
+    message += node.expected.before("one did") * before
     lines = _lines(node.machine.lines.get("no_rdma_device"), functions[0].lines.get("header"))
-    severity: Severity = "error" if before else "warning"
-    found = _absent(node, severity, names, message, (), lines, "baseline" if before else "equals")
-    return replace(found, repair="Load its driver (mlx5_ib, efa) and look into the kernel log why it did not bind")
+    found = _absent(node, "warning", names, message, (), lines, "baseline" if before else "equals")
+    if node.machine.no_rdma_device:  # the cards are there: another network namespace may hold their devices
+        return replace(found, repair=f"{_BIND}; see that no other network namespace has it", confidence="medium")
+    return replace(found, repair=_BIND, severity="error" if before else "warning")
 
 
 def _lines(*lines: Evidence | None) -> tuple[Evidence, ...]:
