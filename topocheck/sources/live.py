@@ -214,7 +214,7 @@ class _Job:
         reason = outcome.error
         if reason is None and outcome.exit_code:
             reason = f"ended with exit code {outcome.exit_code}{': ' if stderr else ''}{stderr}"
-        text, gaps = text_or_gaps(self.command, outcome.stdout, False)
+        text, gaps = text_or_gaps(self.command, outcome.stdout, False, pasted=False)
         if text is not None:
             yield Raw(self.command, text, self.command)
         if reason is not None:

@@ -124,8 +124,9 @@ def _decoded_narrow(data: bytes, encoding: str) -> str:
     return b"".join(narrow).decode("latin-1").removeprefix("?" if data.startswith(codecs.BOM_UTF8) else "")
 
 
-def text_or_gaps(input_: str, data: bytes, cut: bool) -> tuple[str | None, list[Missing]]:
-    """The text of one input, None if it has none, and what there is to say of it."""
+def text_or_gaps(input_: str, data: bytes, cut: bool, *, pasted: bool = True) -> tuple[str | None, list[Missing]]:
+    """The text of one input, None if it has none, and what there is to say of it. `pasted`: people had it in their
+    hands; what we have a machine print needs no cleaning, which takes time that a live run may not have."""
     if not data:
         return None, [Missing(input_, "empty")]
     archive = archive_kind(data)
@@ -137,7 +138,7 @@ def text_or_gaps(input_: str, data: bytes, cut: bool) -> tuple[str | None, list[
         return None, [Missing(input_, binary or "binary, not text")]
     if not text or text.isspace():
         return None, [Missing(input_, "empty")]
-    text, other = of_one_host(unpasted(text))
+    text, other = of_one_host(unpasted(text)) if pasted else (text, None)
     gaps = [Missing(input_, other)] if other else []
     if cut:
         gaps.append(Missing(input_, f"only the first {len(data) >> 20} MB were read"))
