@@ -14,7 +14,7 @@ help:
 	@echo "make test   the tests (ARGS='-k name' for some of them)"
 	@echo "make lint   ruff and mypy"
 	@echo "make score  what the real captures say, where $(SHARED)/score is there"
-	@echo "make soak   all of it, and the properties over thousands of random nodes, a fleet of 10,000 (8 minutes)"
+	@echo "make soak   all of it, and the properties over thousands of random nodes, a fleet of 10,000 (15 minutes)"
 
 setup: $(READY)
 

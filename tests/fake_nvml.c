@@ -177,7 +177,15 @@ static int link_of(const char *key, Gpu *g, unsigned link, U64 *out) {
 static int small(int code, U64 value, unsigned *out) { if (!code) *out = (unsigned)value; return code; }
 int nvmlDeviceGetNvLinkState(Gpu *g, unsigned l, unsigned *out) { U64 v; ENTER(g->i, (int)l); int c = link_of("nvlink", g, l, &v); return small(c, v, out); }
 int nvmlDeviceGetNvLinkRemoteDeviceType(Gpu *g, unsigned l, unsigned *out) { U64 v; ENTER(g->i, (int)l); int c = link_of("remote_type", g, l, &v); return small(c, v, out); }
-int nvmlDeviceGetNvLinkErrorCounter(Gpu *g, unsigned l, unsigned counter, U64 *out) { (void)counter; ENTER(g->i, (int)l); return link_of("nvlink_errors", g, l, out); }
+/* "crc_more I J N": each reading of the link's CRC errors (counter 2) finds N more. */
+int nvmlDeviceGetNvLinkErrorCounter(Gpu *g, unsigned l, unsigned counter, U64 *out) {
+    static U64 read[MAX_GPUS][64];
+    U64 more = 0;
+    ENTER(g->i, (int)l);
+    int code = link_of("nvlink_errors", g, l, out);
+    if (!code && counter == 2 && l < 64 && !number("crc_more", g->i, (int)l, &more)) *out += more * ++read[g->i][l];
+    return code;
+}
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(Gpu *g, unsigned l, Pci *out) {
     ENTER(g->i, (int)l);
     return pci(out, find("remote", g->i, (int)l) ? find("remote", g->i, (int)l) : "", 0);

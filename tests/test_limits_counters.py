@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from boards import DOWN, Board, counted, hgx, hgx_node, nics, placed, two_ports
+from boards import DOWN, Board, counted, gpus, hgx, hgx_node, nics, placed, two_ports
 from nodesim.spec import Link
 
-from topocheck.facts import Evidence
+from topocheck.facts import Evidence, NvlinkPort
 from topocheck.patches import SetField
 
 # --- NET003, NET008
@@ -179,3 +179,94 @@ def test_net004_of_mtus_that_were_not_read() -> None:
     assert hgx(5).port("n0", mtu=1024, state="down").said("NET004") == []
     second = two_ports(hgx(5), 5, "n0", mtu=1024, state="down")
     assert second.said("NET004") == [], "a second port that is down"
+
+
+# --- NVL004
+
+
+def erred(board: Board, uid: str, *counts: dict[str, int], before: dict[str, int] | None = None) -> Board:
+    """Counters of the GPU's first links; of the others 0."""
+
+    def port(p: NvlinkPort) -> NvlinkPort:
+        now = counts[p.link] if p.link < len(counts) else {"CRC": 0}
+        line = Evidence("nvidia-smi nvlink -e", p.link, f"Link {p.link} counts")
+        return p._replace(errors=tuple(now.items()), error_line=line, errors_before=tuple((before or {}).items()))
+
+    return board.nvlinks(uid, lambda f: replace(f, ports=tuple(port(p) for p in f.ports)))
+
+
+def quiet(count: int = 3) -> Board:
+    board = hgx(count)
+    for uid in gpus(count):
+        board = erred(board, uid)
+    return board
+
+
+@pytest.mark.parametrize(("total", "out"), [(9, False), (10, True), (11, True)])
+def test_nvl004_ten_times_the_median_of_all_links(total: int, out: bool) -> None:
+    """The median of 54 links is 0: ten errors stand out against one."""
+    assert quiet().said("NVL004") == []
+    (found,) = erred(quiet(), "g0", {"CRC": 1, "Replay": 0}, {"CRC": total - 1, "Replay": 1}).said("NVL004")
+    assert (found.severity, found.effect, found.subjects) == ("info", "risks", ("gpu0",))
+    assert found.expected_from == ("equals" if out else None)
+    assert [line.text for line in found.evidence] == ["Link 1 counts"]
+    assert f"errors on 2 of 18 NVLinks, most on link 1: {total - 1} CRC, 1 Replay at some time" in found.message
+
+
+def test_nvl004_against_a_median_above_one() -> None:
+    board = quiet()
+    for uid in gpus(3):
+        board = erred(board, uid, *[{"CRC": 3}] * 18)
+    assert {f.expected_from for f in board.said("NVL004")} == {None}
+    (first, *_) = erred(board, "g0", {"CRC": 30}, *[{"CRC": 3}] * 17).said("NVL004")
+    assert first.expected_from == "equals"
+    (first, *_) = erred(board, "g0", {"CRC": 29}, *[{"CRC": 3}] * 17).said("NVL004")
+    assert first.expected_from is None
+    # links without counters are none: the median is of those that count
+    for uid in gpus(3):
+        board = board.nvlinks(
+            uid, lambda f: replace(f, ports=tuple(p._replace(errors=()) if p.link else p for p in f.ports))
+        )
+    counted = [erred_first(board, total).said("NVL004")[0].expected_from for total in (29, 30)]
+    assert counted == [None, "equals"]
+
+
+def erred_first(board: Board, total: int) -> Board:
+    """So many errors on the first link of g0, the others as they are."""
+    return board.nvlinks(
+        "g0", lambda f: replace(f, ports=(f.ports[0]._replace(errors=(("CRC", total),)), *f.ports[1:]))
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "severity"),
+    [
+        ({"Replay": 6}, {"Replay": 5}, "warning"),
+        ({"Recovery": 1}, {"Recovery": 0}, "warning"),
+        ({"replay errors": 2}, {"replay errors": 1}, "warning"),
+        ({"Replay": 5}, {"Replay": 5}, "info"),
+        ({"Replay": 5}, {}, "info"),  # no earlier count
+        ({"CRC": 9}, {"CRC": 1}, "info"),  # judged by its rate, which needs a time
+    ],
+)
+def test_nvl004_replays_or_recoveries_that_rise(now: dict[str, int], before: dict[str, int], severity: str) -> None:
+    (found,) = erred(quiet(), "g0", now, before=before).said("NVL004")
+    assert found.severity == severity
+    assert ("and they rise" in found.message) == (severity == "warning")
+
+
+@pytest.mark.parametrize(("per_s", "severity"), [(None, "info"), (0.0, "info"), (99.9, "info"), (100.0, "warning")])
+def test_nvl004_a_hundred_crc_errors_a_second(per_s: float | None, severity: str) -> None:
+    board = erred(quiet(), "g0", {"CRC": 900}, {"CRC": 400}).nvlinks(
+        "g0", lambda f: replace(f, ports=(f.ports[0], f.ports[1]._replace(crc_per_s=per_s), *f.ports[2:]))
+    )
+    (found,) = board.said("NVL004")
+    assert (found.severity, "most on link 1" in found.message) == (severity, severity == "warning")
+
+
+def test_nvl004_names_the_link_that_rises_not_the_one_with_most() -> None:
+    board = erred(quiet(), "g0", {"CRC": 99}, {"Replay": 2}, before={"Replay": 1})
+    (found,) = board.said("NVL004")
+    assert "most on link 1" in found.message and found.severity == "warning"
+    unlined = board.nvlinks("g0", lambda f: replace(f, ports=tuple(p._replace(error_line=None) for p in f.ports)))
+    assert unlined.said("NVL004")[0].evidence == ()

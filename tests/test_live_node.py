@@ -17,7 +17,7 @@ from livenode import LiveNode, livenode, set_environ
 
 from topocheck.build import build
 from topocheck.check import check
-from topocheck.facts import Gap, GpuState
+from topocheck.facts import Gap, GpuState, NvlinkGpu
 from topocheck.formats import json as as_json
 from topocheck.probes.gather import gather
 from topocheck.sources.live import open_live
@@ -143,6 +143,26 @@ def test_what_only_nvml_says_is_found(machine, also, rule, words):
     assert said.rule == rule
     assert words in said.message
     assert said.evidence[0].input == "nvml.json"
+
+
+@pytest.mark.parametrize(("more", "severity"), [(45, "info"), (500, "warning")])
+def test_crc_errors_are_counted_twice(machine, more, severity):
+    """rules.md NVL004: 100 a second. 45 more after half a second or later are less, 500 within five seconds are not."""
+    (found,) = [f for f in live(machine(also=f"crc_more 3 7 {more}")).findings if f.rule == "NVL004"]
+    assert (found.subjects, found.severity) == (("gpu3",), severity)
+    assert "most on link 7" in found.message and "CRC a second" in found.message
+    assert f"{2 * more} CRC, {more} CRC more in " in found.evidence[0].text
+
+
+@pytest.mark.parametrize(
+    ("also", "more"), [("", {"rates": False}), ("\n~nvmlInitWithFlags * * 700", {"budget_s": 2.0})]
+)
+def test_who_has_no_time_reads_no_counter_twice(machine, also, more):
+    """The gate's live source, and one whose driver took most of its time."""
+    node = machine(also="crc_more 3 7 500" + also)
+    facts = gather(open_live(root=str(node.root), tools=str(node.tools), **more))
+    ports = [p for f in facts if isinstance(f, NvlinkGpu) and f.witness == "nvml" for p in f.ports]
+    assert len(ports) == 8 * 18 and {p.crc_per_s for p in ports} == {None}
 
 
 def test_an_error_of_one_call_is_a_gap_of_that_field(machine):

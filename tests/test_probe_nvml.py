@@ -92,6 +92,29 @@ def test_links_to_switches_and_their_matrix():
     assert set(p2p) == {"r", "w"}
 
 
+@pytest.mark.parametrize(
+    ("later", "seconds", "rate", "before"),
+    [
+        ({"replay": 3, "recovery": 0, "crc": 70}, 0.5, 120.0, 10),
+        ({"replay": 3, "recovery": 0, "crc": 10}, 0.5, 0.0, None),
+        ({"replay": 3, "recovery": 0, "crc": 2}, 0.5, 0.0, 10),  # cleared in between
+        ({"replay": 3, "recovery": 0, "crc": LOST}, 0.5, None, None),
+        ({"replay": 3, "recovery": 0, "crc": 70}, 0, None, None),
+        ("no link", 0.5, None, None),
+    ],
+)
+def test_counters_read_twice(later, seconds, rate, before):
+    once = {"gpu": 0, "links": [link() | {"crc": 10}] * 2}
+    (said,) = facts(
+        NvlinkGpu, gpu(0), once, {"gpu": 0, "links_again": [link() | {"crc": 10}, later], "seconds": seconds}
+    )
+    assert len(said.ports) == 2 and said.ports[0].crc_per_s == (0.0 if seconds else None)
+    assert said.ports[1].crc_per_s == rate
+    assert dict(said.ports[1].errors_before).get("CRC") == before
+    assert facts(GpuState, gpu(0), once, {"gpu": 0, "links_again": [], "seconds": 1})[0].index == 0
+    assert "10 CRC" in said.ports[0].error_line.text
+
+
 def test_bridged_pairs_have_the_links_between_them():
     a, b = link("00000000:11:00.0", 0), link("00000000:10:00.0", 0)
     records = (

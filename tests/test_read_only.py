@@ -75,7 +75,7 @@ def is_ours(path, may_write):
 def may_run(path, words, programs):
     name = Path(path).name
     if name.startswith("python"):
-        return "topocheck.cli" in " ".join(words) or words[1:] == ["-B", "-m", "topocheck.sources.nvml_child"]
+        return "topocheck.cli" in " ".join(words) or words[1:4] == ["-B", "-m", "topocheck.sources.nvml_child"]
     if name in FORBIDDEN or (name == "nvidia-smi" and {"-r", "-pm", "-ac", "-mig", "--gpu-reset"} & set(words)):
         return False
     return name in SHELL or shlex.join([name, *words[1:]]) in programs or words[0].endswith("/sh")

@@ -194,6 +194,7 @@ class NvlinkPort(NamedTuple):
     line: Evidence | None = None
     error_line: Evidence | None = None  # of the first counter that is not zero
     errors_before: tuple[tuple[str, int], ...] = ()  # of an earlier listing with lower counters
+    crc_per_s: float | None = None  # CRC errors between two readings of which the time between is known
 
 
 @dataclass(frozen=True, slots=True)

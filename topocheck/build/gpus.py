@@ -110,6 +110,7 @@ def _join_ports(a: NvlinkPort, b: NvlinkPort) -> NvlinkPort:
         (a.line if a.active is not None else None) or b.line or a.line,
         (b.error_line if rose else a.error_line) or b.error_line or a.error_line,
         lower if rose else a.errors_before or b.errors_before,
+        a.crc_per_s if a.crc_per_s is not None else b.crc_per_s,
     )
 
 

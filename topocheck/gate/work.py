@@ -188,7 +188,8 @@ def _source(call: Call, ends_s: float, *, ask_driver: bool = True) -> Source:
 
     left_s = ends_s - time.monotonic()
     budget_s = max(0.1, left_s - min(_JUDGING_S, _JUDGING_SHARE * left_s))
-    source = BriefSource(open_live(root=call.root, tools=call.tools, budget_s=budget_s), ask_driver=ask_driver)
+    live = open_live(root=call.root, tools=call.tools, budget_s=budget_s, rates=False)
+    source = BriefSource(live, ask_driver=ask_driver)
     source.start()
     return source
 

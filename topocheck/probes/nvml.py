@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count, repeat
 from typing import Any
 
 from topocheck.facts import Evidence, Fact, Gap, GpuState, Host, NvlinkGpu, NvlinkPort, full_bdf
@@ -59,6 +60,7 @@ def _records(text: str) -> Iterator[dict[str, Any]]:
 
 def _facts(records: list[dict[str, Any]]) -> Iterator[Fact]:
     models: dict[int, dict[str, Any]] = {}
+    again = {record.get("gpu"): record for record in records if "links_again" in record}
     for record in records:
         index = record.get("gpu")
         if "init" in record:
@@ -70,8 +72,8 @@ def _facts(records: list[dict[str, Any]]) -> Iterator[Fact]:
         elif "handle" in record:
             yield _without_handle(index, record["handle"])
         elif "links" in record:
-            yield from _links(index, record["links"], models.get(index, {}))
-        elif "to" not in record:
+            yield from _links(index, record["links"], models.get(index, {}), again.get(index, {}))
+        elif "to" not in record and record is not again.get(index):
             models[index] = record
             yield state(index, record)
             yield from _gaps(index, record)
@@ -123,8 +125,8 @@ def _gaps(index: int, record: Mapping[str, Any]) -> Iterator[Fact]:
         yield Gap(INPUT, f"gpu{index} {', '.join(keys[:3])}{more}: {words}")
 
 
-def _links(index: int, links: Any, gpu: Mapping[str, Any]) -> Iterator[Fact]:  # noqa: ANN401
-    """The NVLinks of a GPU; a list of one link that failed says why there is none."""
+def _links(index: int, links: Any, gpu: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[Fact]:  # noqa: ANN401
+    """The NVLinks of a GPU; a list of one link that failed says why there is none. `again`: their counters later."""
     listed = [link for link in links[:_MOST_LINKS] if isinstance(link, dict)] if isinstance(links, list) else []
     model, uuid = text_of(gpu.get("name")), text_of(gpu.get("uuid"))
     if len(listed) == 1 and (words := failed(listed[0].get("state"))):
@@ -135,7 +137,7 @@ def _links(index: int, links: Any, gpu: Mapping[str, Any]) -> Iterator[Fact]:  #
         else:
             yield Gap(INPUT, f"gpu{index} links: {words}")
         return
-    ports = tuple(_port(index, number, link) for number, link in enumerate(listed))
+    ports = tuple(_counted_again(index, port, again) for port in map(_port, repeat(index), count(), listed))
     if ports:
         yield NvlinkGpu(_WITNESS, index, model, uuid, ports, line=ports[0].line)
 
@@ -144,11 +146,35 @@ def _port(index: int, number: int, link: Mapping[str, Any]) -> NvlinkPort:
     active = {0: False, 1: True}.get(link["state"]) if isinstance(link.get("state"), int) else None
     speed = link.get("mb_per_s")
     rate = speed / _MB_PER_GB if active and isinstance(speed, int) and speed else None
-    errors = tuple(
-        (name, link[key])
-        for name, key in (("Replay", "replay"), ("Recovery", "recovery"), ("CRC", "crc"))
-        if isinstance(link.get(key), int)
-    )
+    errors = _errors(link)
     word = "unknown" if active is None else f"{rate} GB/s" if rate else "active" if active else "inactive"
     line = Evidence(INPUT, None, f"gpu{index} NVLink {number}: {word}")
-    return NvlinkPort(number, active, rate, full_bdf(text_of(link.get("remote")) or ""), errors, None, line)
+    remote = full_bdf(text_of(link.get("remote")) or "")
+    return NvlinkPort(number, active, rate, remote, errors, None, line, _error_line(index, number, errors))
+
+
+def _errors(link: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    names = (("Replay", "replay"), ("Recovery", "recovery"), ("CRC", "crc"))
+    return tuple((name, link[key]) for name, key in names if isinstance(link.get(key), int))
+
+
+def _error_line(index: int, number: int, errors: Iterable[tuple[str, int]], when: str = "") -> Evidence | None:
+    said = ", ".join(f"{count} {name}" for name, count in errors if count)
+    return Evidence(INPUT, None, f"gpu{index} NVLink {number}: {said}{when}") if said else None
+
+
+def _counted_again(index: int, port: NvlinkPort, again: Mapping[str, Any]) -> NvlinkPort:
+    """The port with its second counts, where there are such."""
+    links, seconds = again.get("links_again"), again.get("seconds")
+    if not (isinstance(links, list) and port.link < len(links) and isinstance(links[port.link], dict)):
+        return port
+    before, now = dict(port.errors), dict(_errors(links[port.link]))
+    if before.keys() != now.keys() or "CRC" not in now or not isinstance(seconds, int | float) or not seconds > 0:
+        return port
+    more = now["CRC"] - before["CRC"]
+    return port._replace(
+        errors=tuple(now.items()),
+        errors_before=port.errors if now != before else (),
+        crc_per_s=max(0.0, more / seconds),
+        error_line=_error_line(index, port.link, now.items(), f", {more} CRC more in {seconds:g} s" if more else ""),
+    )

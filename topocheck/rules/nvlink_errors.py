@@ -10,7 +10,8 @@ Repair: read again under load (`nvidia-smi nvlink -e`): if the counters rise, re
 baseboard or GPU.
 
 Silent when: all counters are zero; the GPU is in MIG mode. One reading of a total says neither when nor how fast: info.
-Replays or recoveries that rose between two listings are a warning, never an error.
+Replays or recoveries that rose between two listings, or a hundred CRC errors a second (a live node's counters that are
+not zero are read again after half a second), are a warning, never an error.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from topocheck.nvlink import in_mig_mode
 ID = "NVL004"
 NAME = "nvlink-errors"
 _TIMES_MEDIAN = 10  # rules.md: ten times the equals' median stands out
+_CRC_PER_S = 100  # rules.md
 
 
 def check(node: Topology) -> Iterator[Answer]:
@@ -42,7 +44,7 @@ def check(node: Topology) -> Iterator[Answer]:
     elif len(read) < len(node.gpus):
         yield Skip(f"NVLink error counters read of {len(read)} of {len(node.gpus)} GPUs", partial=True)
     for gpu in read:
-        rising = [p for p in gpu.nvlinks or () if _rose(p)]
+        rising = [p for p in gpu.nvlinks or () if _rises(p)]
         worst = max(rising or gpu.nvlinks or (), key=_total)
         if _total(worst):
             yield _finding(node, gpu, worst)
@@ -52,10 +54,10 @@ def _total(port: NvlinkPort) -> int:
     return sum(count for _, count in port.errors)
 
 
-def _rose(port: NvlinkPort) -> bool:
-    """Replays or recoveries rose between two listings; CRC errors are judged by their rate, which needs a time."""
+def _rises(port: NvlinkPort) -> bool:
+    """Replays or recoveries rose between two listings, or CRC errors come fast, which needs a time."""
     before = dict(port.errors_before)
-    return any(
+    return (port.crc_per_s or 0) >= _CRC_PER_S or any(
         count > before.get(name, count)
         for name, count in port.errors
         if re.search("replay|recovery", name, re.IGNORECASE)
@@ -68,11 +70,13 @@ def _finding(node: Topology, gpu: Device, worst: NvlinkPort) -> Finding:
     counts = ", ".join(f"{count} {name}" for name, count in worst.errors if count)
     out = _total(worst) >= _TIMES_MEDIAN * max(everywhere, 1)
     stands_out = f", against a median of {everywhere:g} of all links" if out else ""
-    when = "and they rise" if _rose(worst) else "at some time"
+    when = "and they rise" if _rises(worst) else "at some time"
+    if worst.crc_per_s:
+        when += f" ({worst.crc_per_s:.0f} CRC a second)"
     return Finding(
         rule=ID,
         name=NAME,
-        severity="warning" if _rose(worst) else "info",
+        severity="warning" if _rises(worst) else "info",
         subjects=(gpu.id,),
         message=f"{gpu.id} has errors on {links} of {len(gpu.nvlinks or ())} NVLinks, most on link {worst.link}: "
         f"{counts} {when}{stands_out}",

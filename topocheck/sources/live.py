@@ -32,22 +32,29 @@ _STOP_S = 0.3  # the same when all is ended
 _SAMPLES = 3
 _SAMPLED_S = 1.0
 _CHILD = "topocheck.sources.nvml_child"
+_TWICE = 0.5  # of NVML's time: later than this it reads nothing twice
 
 
-def open_live(*, root: str | None = None, budget_s: float = 20.0, tools: str | None = None) -> LiveSource:
+def open_live(
+    *, root: str | None = None, budget_s: float = 20.0, tools: str | None = None, rates: bool = True
+) -> LiveSource:
     """This machine; SourceError for a folder that is not there."""
     for folder, holds in ((root, "this machine's /sys and /proc lie"), (tools, "the commands lie")):
         if folder is not None and not Path(folder).is_dir():
             raise SourceError(f"{folder}: no such folder: give the one {holds} in")
-    return LiveSource(root=root or "/", budget_s=budget_s, tools=tools and str(Path(tools).resolve()))
+    return LiveSource(root=root or "/", budget_s=budget_s, tools=tools and str(Path(tools).resolve()), rates=rates)
 
 
 class LiveSource:
-    """Runs commands and reads files of this machine: files below `root`, commands from `tools` or PATH."""
+    """Runs commands and reads files of this machine: files below `root`, commands from `tools` or PATH.
+
+    `rates`: counters of errors that are not zero are read again after half a second."""
 
     kind = "live"
 
-    def __init__(self, *, root: str = "/", budget_s: float = 20.0, tools: str | None = None) -> None:
+    def __init__(
+        self, *, root: str = "/", budget_s: float = 20.0, tools: str | None = None, rates: bool = True
+    ) -> None:
         self._is_this_root = os.path.realpath(root) == "/"
         self._tree = LiveTree(root)
         host = platform.node() if self._is_this_root else self._tree.read("/proc/sys/kernel/hostname")
@@ -60,7 +67,7 @@ class LiveSource:
         self.outcomes: dict[str, tuple[int | None, str]] = {}  # exit code and stderr of each command that ran
         self._started_s = time.monotonic()
         self._deadline_s = self._started_s + budget_s - min(_RESERVE * budget_s, _RESERVE_S)
-        self._tools = tools
+        self._tools, self._rates = tools, rates
         self.read, self.read_bytes = self._tree.read, self._tree.read_bytes
         self.glob, self.realpath = self._tree.glob, self._tree.realpath
         self._jobs: list[_Job] = []
@@ -123,7 +130,8 @@ class LiveSource:
         env = environment()
         if command == _NVML:
             env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
-            return _Job(command, [sys.executable, "-B", "-m", _CHILD], deadline_s, env)
+            within_s = (deadline_s - time.monotonic()) * _TWICE if self._rates else 0.0
+            return _Job(command, [sys.executable, "-B", "-m", _CHILD, f"{within_s:.1f}"], deadline_s, env)
         return _Job(command, shlex.split(command), deadline_s, env, self._tools)
 
     def _why_not(self, command: str) -> str | None:

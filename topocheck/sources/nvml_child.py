@@ -1,12 +1,15 @@
 """NVML → JSON, as a program of its own: a driver that hangs then hangs this child and not topocheck.
 
-    python -m topocheck.sources.nvml_child
+    python -m topocheck.sources.nvml_child [SECONDS]
     [
     {"driver": "580.95.05", "nvml": "13.580.95.05", "count": 8},
     {"gpu": 0, "name": "NVIDIA H100 80GB HBM3", "pci": {"busId": "00000000:18:00.0", …}, "gen": 5, …},
     {"gpu": 0, "links": [{"state": 1, "mb_per_s": 26562, "remote": "00000000:07:00.0", "replay": 0, …}, …]},
     {"gpu": 0, "to": 1, "ancestor": 20, "p2p_read": 0, "p2p_write": 0, "p2p_nvlink": 0, …}
+    {"gpu": 3, "links_again": [{"replay": 0, "recovery": 0, "crc": 163}, …], "seconds": 0.5}
     ]
+
+With SECONDS, NVLink CRC counters that are not zero are read again, if that ends within so many seconds.
 
 One record a line, written as soon as it is known, so that what was read before a hang is not lost. A call that failed
 has {"code": 15, "error": "GPU is lost"} in place of its value. No value is interpreted here, and no identifier but the
@@ -18,6 +21,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -61,8 +65,9 @@ _GPU: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = (
     ("protected_memory", ("nvmlDeviceGetConfComputeProtectedMemoryUsage",), ()),
 )  # fmt: skip
 _FIELDS = (("recovery_action", 230), ("c2c_links", 170))  # NVML_FI_DEV_…
-_LINK_FIELDS = (("mb_per_s", 164), ("replay", 161), ("recovery", 162), ("crc", 163))
-_COUNTERS = (("replay", 0), ("recovery", 1), ("crc", 2))  # nvmlNvLinkErrorCounter_t
+_LINK_RATE = 164  # MB/s
+_COUNTERS = (("replay", 0, 161), ("recovery", 1, 162), ("crc", 2, 163))  # nvmlNvLinkErrorCounter_t, NVML_FI_DEV_…
+_COUNT_S = 0.5  # between two readings of counters that are not zero: 100 a second (rules.md NVL004) are 50
 _P2P = (("p2p_read", 0), ("p2p_write", 1), ("p2p_nvlink", 2), ("p2p_atomics", 3), ("p2p_pcie", 4))
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # by nvmlValueType_t
 
@@ -71,7 +76,7 @@ def main() -> int:
     """Print the records; 0 even if NVML cannot start, since that is an answer."""
     first = True
     sys.stdout.write("[\n")
-    for record in records():
+    for record in records(float(sys.argv[1]) if len(sys.argv) > 1 else 0.0):
         sys.stdout.write(("" if first else ",\n") + json.dumps(record))
         sys.stdout.flush()
         first = False
@@ -79,8 +84,9 @@ def main() -> int:
     return 0
 
 
-def records() -> Iterator[dict[str, Any]]:
-    """Everything read, cheap and important things first."""
+def records(within_s: float = 0.0) -> Iterator[dict[str, Any]]:
+    """Everything read, cheap and important things first; counters a second time only within `within_s`."""
+    end_s = time.monotonic() + within_s
     try:
         import pynvml as nvml
     except ImportError:
@@ -105,11 +111,20 @@ def records() -> Iterator[dict[str, Any]]:
         fields = _asked(nvml, handle, [(field, 0) for _, field in _FIELDS])
         keys = [key for key, _ in _FIELDS]
         yield {"gpu": index, **said, "fabric": _fabric(nvml, handle), **dict(zip(keys, fields, strict=True))}
+    erred: dict[int, tuple[int, float]] = {}  # GPU → its number of links, and when they were read
     for index, handle in handles.items():
-        yield {"gpu": index, "links": _links(nvml, handle)}
+        links = _links(nvml, handle)
+        if any(isinstance(link.get("crc"), int) and link["crc"] for link in links):
+            erred[index] = len(links), time.monotonic()
+        yield {"gpu": index, "links": links}
     for index, handle in handles.items():
         for other in (o for o in handles if o > index):
             yield {"gpu": index, "to": other} | _pair(nvml, handle, handles[other])
+    if time.monotonic() + _COUNT_S < end_s:
+        for index, (count, before_s) in erred.items():
+            time.sleep(max(0.0, before_s + _COUNT_S - time.monotonic()))
+            again, seconds = _errors(nvml, handles[index], count), time.monotonic() - before_s
+            yield {"gpu": index, "links_again": again, "seconds": round(seconds, 3)}
 
 
 def _pair(nvml: Any, a: Any, b: Any) -> dict[str, Any]:  # noqa: ANN401 (pynvml has no types)
@@ -152,15 +167,24 @@ def _links(nvml: Any, handle: Any) -> list[dict[str, Any]]:  # noqa: ANN401
                 "remote_type": _call(nvml, ("nvmlDeviceGetNvLinkRemoteDeviceType",), handle, link),
             }
         )
-    wanted = [(key, (field, link)) for link in range(len(found)) for key, field in _LINK_FIELDS]
-    asked = _asked(nvml, handle, [pair for _, pair in wanted]) if wanted else []
-    for (key, (_, link)), value in zip(wanted, asked, strict=True):
-        found[link][key] = value
+    if not found:
+        return [{"state": state}]
+    rates = _asked(nvml, handle, [(_LINK_RATE, link) for link in range(len(found))])
+    for said, rate, errors in zip(found, rates, _errors(nvml, handle, len(found)), strict=True):
+        said |= {"mb_per_s": rate, **errors}
+    return found
+
+
+def _errors(nvml: Any, handle: Any, links: int) -> list[dict[str, Any]]:  # noqa: ANN401
+    """The error counters of the first `links` links."""
+    wanted = [(field, link) for link in range(links) for _, _, field in _COUNTERS]
+    asked = iter(_asked(nvml, handle, wanted))
+    found = [{key: next(asked) for key, _, _ in _COUNTERS} for _ in range(links)]
     for link, said in enumerate(found):
-        for key, counter in _COUNTERS:
+        for key, counter, _ in _COUNTERS:
             if isinstance(said[key], dict):  # drivers before 525 have no such fields
                 said[key] = _call(nvml, ("nvmlDeviceGetNvLinkErrorCounter",), handle, link, counter)
-    return found or [{"state": state}]
+    return found
 
 
 def _asked(nvml: Any, handle: Any, fields: Sequence[tuple[int, int]]) -> list[Any]:  # noqa: ANN401
