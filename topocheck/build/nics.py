@@ -23,6 +23,8 @@ _VF_TYPES = frozenset({"MT4100", "MT4114", "MT4116", "MT4118", "MT4120", "MT4122
 _NUMBERED = re.compile(r"NIC\d+")
 # systemd's predictable names carry the address, bus and slot in decimal: ibp2s0f1, rocep1s0, roceP2p1s0f1, rdmap79s0.
 _PATH_NAME = re.compile(r"(?:ib|roce|rdma|iw|opa)(?:P(\d+))?p(\d+)s(\d+)(?:f(\d+))?")
+# Interfaces of one card: enp27s0f0np0 and enp27s0f1np1, ens3f0 and ens3f1.
+_SLOT_NAME = re.compile(r"((?:en|ib)(?:P\d{1,6})?(?:p\d{1,4})?s\d{1,6})(?:f\d)?(?:np\d{1,3}|d\d{1,3})?")
 
 
 def natural(name: str) -> tuple[object, ...]:
@@ -235,9 +237,11 @@ def _device(id_: str, rdma: RdmaDevice | None, pci: PciFunction | None) -> Devic
 
 
 def _card(id_: str, rdma: RdmaDevice | None, pci: PciFunction | None) -> str:
-    """What the functions of one card share: the system image GUID, else the address without its function."""
+    """What the functions of one card share: the system image GUID, the address without its function, or the place that
+    the interface's name holds."""
     guid = rdma.sys_image_guid if rdma else None
     if guid and guid.strip("0x: "):
         return guid
     bdf = pci.bdf if pci else (rdma.bdf if rdma else None) or bdf_of_name(id_)
-    return bdf.split(".")[0] if bdf else id_
+    slot = next((m[1] for p in (rdma.ports if rdma else ()) if (m := _SLOT_NAME.fullmatch(p.netdev or ""))), None)
+    return (bdf.split(".")[0] if bdf else slot) or id_

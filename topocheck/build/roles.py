@@ -130,7 +130,7 @@ def kinds_of(nics: list[Device], gpus: list[Device], class_of: ClassOf) -> list[
     of_column = drivers.pop() if len(drivers) == 1 else None
     base: dict[tuple[object, ...], list[Device]] = {}
     for nic in nics:
-        layer = next((p.link_layer for p in nic.ports if p.state == "active" and p.link_layer), None)
+        layer = next((p.link_layer for p in nic.ports if p.state in ("active", None) and p.link_layer), None)
         key: tuple[object, ...] = (
             nic.pci_id or nic.device_type or (of_column if _COLUMN.fullmatch(nic.id) else _driver_of(nic.id)),
             nic.board_id,
@@ -172,7 +172,8 @@ def _bare_with_their_like(
 
 
 def _down_with_their_like(base: dict[tuple[object, ...], list[Device]]) -> dict[tuple[object, ...], list[Device]]:
-    """NICs without an active port have no link layer of their own: they join the largest group that else agrees."""
+    """NICs without an active port join the largest group that else agrees, first of those with the layer they are set
+    to."""
     joined = {key: list(group) for key, group in base.items() if key[2] is not None}
     for key, group in base.items():
         if key[2] is not None:
@@ -180,7 +181,10 @@ def _down_with_their_like(base: dict[tuple[object, ...], list[Device]]) -> dict[
         like = [k for k in joined if (k[:2], k[3:]) == (key[:2], key[3:])] or [
             k for k in joined if k[:2] == key[:2] and key[0] is not None and k[2] is not None
         ]
-        joined.setdefault(max(like, key=lambda k: len(joined[k])) if like else key, []).extend(group)
+        for nic in group:
+            set_to = {p.link_layer for p in nic.ports}
+            best = max(like, key=lambda k: (k[2] in set_to, len(base[k]))) if like else key
+            joined.setdefault(best, []).append(nic)
     return joined
 
 
@@ -274,7 +278,7 @@ def _role(nic: Device, kind: Kind, chosen: Kind | None, used: set[str], has_gpus
         return Decision("storage", "of the compute kind, without a GPU of its own")
     rate = kind.rate_gbit_per_s
     other = "another kind of card" if chosen.key != _BY_POLICY else "not among the policy's compute_nics"
-    if rate == 0 and nic.state != "down":
+    if rate == 0 and any(n.state != "down" for n in kind.nics):
         return Decision("storage", other)
     role = "management" if rate < _STORAGE_FROM_GBIT_PER_S else "storage"
     return Decision(role, f"{other}, {rate:g} Gb/s")

@@ -57,6 +57,7 @@ def parse(text: str) -> Iterable[Fact]:
         port = device.port(int(match["port"]))
         port.put("state", _state(match), evidence)
         port.put("netdev", match["netdev"], evidence)
+        port.put("link_layer", _layer(match["netdev"]), evidence)
     yield from devices.finished(INPUT)
 
 
@@ -66,3 +67,10 @@ def _state(match: re.Match[str]) -> str | None:
     if match["up"] == "Up":
         return "active"
     return None if match["netdev"].startswith("ib") else "down"
+
+
+def _layer(netdev: str) -> str | None:
+    """systemd's prefixes: "ib" is IPoIB's, "en" (and the kernel's own "eth") Ethernet's; other names tell nothing."""
+    if netdev.startswith("ib"):
+        return "infiniband"
+    return "ethernet" if netdev.startswith(("en", "eth")) else None
