@@ -80,3 +80,62 @@ def test_without_graph_only_the_nics_are_known(tmp_path):
 def test_of_two_hosts_only_the_first_is_read():
     facts = list(nccl_log.parse(log() + log().replace("node-a", "node-b")))
     assert any("2 hosts" in fact.reason for fact in facts if isinstance(fact, Gap))
+
+
+def test_gpus_below_their_own_devices_are_read(tmp_path):
+    """As newer versions print them: the PCI device with its ids, and the GPU at no distance from it."""
+    newer = re.sub(
+        r"^( *)\+ PCI\[48.0\] - GPU/0-(\w+) \(\d\)$",
+        r"\1+ PCI[48.0] - DEV/0-\2 (10de233010de16c1)\n\1              + LOC[5000.0] - GPU/0-\2",
+        GRAPH,
+        flags=re.MULTILINE,
+    )
+    assert newer.count("DEV/") == 2
+    (tmp_path / "job.log").write_text(log(newer.partition("=====")[0]))
+    report, node = check(str(tmp_path / "job.log"))
+    assert [(g.bdf, g.pci_id) for g in node.gpus] == [("0000:1b:00.0", "10de:2330"), ("0000:9b:00.0", "10de:2330")]
+    assert node.pcie_class("gpu4", "mlx5_0") == "PIX"
+    assert not report.gaps
+
+
+def test_a_tree_without_the_line_that_names_its_ports_has_them_by_address(tmp_path):
+    (tmp_path / "job.log").write_text(log("\n".join(line for line in GRAPH.splitlines() if "Using" not in line)))
+    _, node = check(str(tmp_path / "job.log"))
+    assert [(n.id, n.bdf, n.rate_gbit_per_s) for n in node.nics] == [
+        ("0000:1c:00.0", "0000:1c:00.0", 400),
+        ("0000:9c:00.0", "0000:9c:00.0", 200),
+    ]
+    assert node.pcie_class("gpu4", "0000:1c:00.0") == "PIX"
+
+
+def test_interfaces_of_sockets_are_no_nics(tmp_path):
+    sockets = re.sub(r"\(\d/d2cb190003c2880(\d)/1/", r"(\1/\1/1/", GRAPH).replace(
+        "NET/IB : Using", "NET/Socket : Using"
+    )
+    (tmp_path / "job.log").write_text(log(sockets))
+    assert check(str(tmp_path / "job.log"))[1].nics == []
+
+
+def test_ports_used_as_one_are_nics_of_their_own(tmp_path):
+    line = (
+        "NET/IB : Using [0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE} [1]={[2] mlx5_0:1/RoCE} [RO]; OOB eth0:192.0.2.1<0>"
+    )
+    (tmp_path / "job.log").write_text(log(line))
+    _, node = check(str(tmp_path / "job.log"))
+    assert [n.id for n in node.nics] == ["mlx5_0", "mlx5_2", "mlx5_3"]
+
+
+@pytest.mark.parametrize("head", ["node-a:100 [0] NCCL INFO ", "[0] NCCL INFO ", "NCCL INFO "])
+def test_a_shortened_prefix_is_no_hindrance(tmp_path, head):
+    (tmp_path / "job.log").write_text(log().replace(OTHER, "").replace(HEAD, head))
+    report, node = check(str(tmp_path / "job.log"))
+    assert report.host == ("node-a" if head.startswith("node-a") else None)
+    assert node.pcie_class(node.gpus[0].id, "mlx5_0") == "PIX"
+
+
+@pytest.mark.parametrize("amd", [("NVL[370.8]", "XGMI[48.0]"), ("NCCL version 2.21.5+cuda12.4", "RCCL version : 2.22")])
+def test_gpus_of_amd_are_not_taken_for_nvidias(tmp_path, amd):
+    (tmp_path / "job.log").write_text(log(GRAPH.replace(*amd)))
+    report, node = check(str(tmp_path / "job.log"))
+    assert node.gpus == []
+    assert any("2 GPUs that are not NVIDIA's" in gap.reason for gap in report.gaps)

@@ -11,7 +11,9 @@ node-a:100:200 [0] NCCL INFO GPU/0-1b000 :GPU/0-1b000 (0/5000.0/LOC) NET/0-0 (4/
 
 Every rank prints all of its node: the first one that does is read. Bandwidths are NCCL's own figures for what a link
 could do, not readings. PHB is what NCCL calls all that meets at one CPU; a path through another GPU (PXN) and NVLink
-say nothing of PCIe distance.
+say nothing of PCIe distance. Newer versions put `DEV/0-1b000 (10de233010de16c1)` where the GPU stood, and the GPU below
+it (`+ LOC[5000.0] - GPU/0-1b000`). Ports that NCCL uses as one stand in braces: `[0]={[0] mlx5_0:1/IB, [1] …}`. RCCL
+prints the same of AMD's GPUs, with XGMI for NVLink.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import NamedTuple
 
 from topocheck.facts import (
     Evidence,
@@ -40,15 +43,18 @@ PATHS = ()
 NAME = r"nccl[\w.-]{0,60}\.(?:log|txt|out)$"
 
 _MARK = "NCCL INFO "
-_RANK = re.compile(r"([\w.-]{1,80}):(\d{1,10}):(\d{1,10}) \[-?\d{1,3}\] $")
-_LOOKS = re.compile(r"\[-?\d{1,3}\] NCCL INFO ")
+_RANK = re.compile(r"(?:([\w.-]{1,80}):\d{1,10}(?::\d{1,10})? |^)(?:\[-?\d{1,3}\] )?$")
+_LOOKS = re.compile(r"\[-?\d{1,3}\] NCCL INFO |^NCCL INFO === System :", re.MULTILINE)
 _TREE = re.compile(
-    r"( *)(\+ \w{2,4}\[\d{1,5}(?:\.\d{1,2})?\] - )(PCI|GPU|NIC|NET|CPU|NVS)/([0-9a-fA-F-]{1,24})(?: \((.{1,200})\))?"
+    r"( *)(\+ \w{2,4}\[\d{1,5}(?:\.\d{1,2})?\] - )"
+    r"(PCI|GPU|DEV|NIC|NET|CPU|NVS)/([0-9a-fA-F-]{1,24})(?: \((.{1,200})\))?"
 )
 _CPU = re.compile(r"CPU/([0-9a-fA-F-]{1,24})(?: \(.{1,60}\))?")
 _PATHS_OF = re.compile(r"GPU/([0-9a-fA-F-]{1,24}) :")
 _PATH = re.compile(r"(GPU|NET)/([0-9a-fA-F-]{1,24}) \(\d{1,3}/\d{1,6}(?:\.\d{1,6})?/([A-Z0-9]{2,4})\)")
 _DEVICE = re.compile(r"\[(\d{1,3})\]([\w+-]{1,60}?):(\d{1,2})/(IB|RoCE|IW)?")
+_IN_BRACES = re.compile(r"\[\d{1,3}\] ([\w+-]{1,60}?):(\d{1,2})/(IB|RoCE|IW)?")
+_RCCL = ("RCCL version", "ROCr version")
 _COMM = re.compile(r"nvmlDev (\d{1,3}) busId ([0-9a-fA-F]{1,12})\b")
 _CLASSES = frozenset({"PIX", "PXB", "PHB", "SYS"})
 _LAYERS = {"IB": "infiniband", "RoCE": "ethernet", "IW": "iwarp"}
@@ -56,6 +62,21 @@ _MAX_GPUS = 64
 _MAX_RANKS = 1024  # of a job's log; a node has some ten
 _MAX_LINES = 200_000  # every rank prints all of its node at the beginning
 _BITS_PER_BYTE = 8
+_SOCKET_GUID = 4  # digits
+
+
+class _Net(NamedTuple):
+    """One port of a NIC as the tree has it; a socket's GUID is a small number."""
+
+    bdf: str | None
+    port: int | None
+    rate_gbit_per_s: float | None
+    guid: str
+    line: Evidence
+
+    @property
+    def is_rdma(self) -> bool:
+        return self.bdf is not None and len(self.guid) > _SOCKET_GUID
 
 
 @dataclass
@@ -64,12 +85,14 @@ class _Rank:
 
     host: str
     functions: dict[str, PciFunction] = field(default_factory=dict)
-    nets: dict[int, tuple[str | None, float | None]] = field(default_factory=dict)  # BDF, Gb/s
+    nets: dict[int, _Net] = field(default_factory=dict)
     names: dict[int, RdmaDevice] = field(default_factory=dict)
+    merged: list[RdmaDevice] = field(default_factory=list)  # ports that NCCL uses as one, by no number of their own
     paths: dict[str, tuple[Evidence, dict[tuple[str, str], str]]] = field(default_factory=dict)
     stack: list[tuple[int, str]] = field(default_factory=list)  # column of what hangs on it, address or ""
     numa: int | None = None
     broken: bool = False  # the tree's indentation is lost
+    foreign: bool = False  # its GPUs are AMD's
 
 
 def sniff(text: str) -> bool:
@@ -86,16 +109,19 @@ def parse(text: str) -> Iterable[Fact]:
         match = _RANK.search(before)
         if match is None or (match[0] not in ranks and len(ranks) >= _MAX_RANKS):
             continue
-        rank = ranks.setdefault(match[0], _Rank(match[1]))
+        rank = ranks.setdefault(match[0], _Rank(match[1] or ""))
         _read(rank, said, line)
         if found := _COMM.search(said):
             numbers.setdefault(rank.host, {})[_bdf(found[2])] = int(found[1])
     if not ranks:
         return [Gap(INPUT, "no line of NCCL's in it")]
-    hosts = list(dict.fromkeys(rank.host for rank in ranks.values()))
+    hosts = list(dict.fromkeys(rank.host for rank in ranks.values() if rank.host)) or [""]
     own = [rank for rank in ranks.values() if rank.host == hosts[0]]
     rank = next((r for r in own if r.paths), next((r for r in own if r.functions), own[0]))
-    facts = [Host(INPUT, hostname=hosts[0]), *_facts(rank, numbers.get(hosts[0], {}))]
+    rank.foreign = any(r.foreign for r in own)
+    rank.names = rank.names or next((r.names for r in own if r.names), {})
+    rank.merged = rank.merged or next((r.merged for r in own if r.merged), [])
+    facts = [Host(INPUT, hostname=hosts[0] or None), *_facts(rank, numbers.get(hosts[0], {}))]
     if len(hosts) > 1:
         facts.append(Gap(INPUT, f"{len(hosts)} hosts in one log: only {hosts[0]} is read"))
     return facts
@@ -103,8 +129,10 @@ def parse(text: str) -> Iterable[Fact]:
 
 def _read(rank: _Rank, said: str, line: Line) -> None:
     if said.startswith("NET/IB : Using "):
-        for number, name, port, layer in _DEVICE.findall(said.partition(";")[0]):
-            _add_name(rank, int(number), name, int(port), layer, line)
+        used = said.partition(";")[0]
+        for number, name, port, layer in _DEVICE.findall(used):
+            rank.names[int(number)] = _named(name, int(port), layer, line)
+        rank.merged += [_named(name, int(port), layer, line) for name, port, layer in _IN_BRACES.findall(used)]
     elif (match := _PATHS_OF.match(said)) and len(rank.paths) < _MAX_GPUS:
         cells = {(kind, end): word for kind, end, word in _PATH.findall(said[match.end() :])}
         rank.paths[_bdf(match[1])] = (line.evidence(INPUT), cells)
@@ -114,12 +142,14 @@ def _read(rank: _Rank, said: str, line: Line) -> None:
         _add_branch(rank, match, line)
     elif said.startswith("==="):
         rank.stack = []
+    elif said.startswith(_RCCL):
+        rank.foreign = True
 
 
-def _add_name(rank: _Rank, number: int, name: str, port: int, layer: str, line: Line) -> None:
+def _named(name: str, port: int, layer: str, line: Line) -> RdmaDevice:
     evidence = line.evidence(INPUT)
     read = RdmaPort(port, state="active", link_layer=_LAYERS.get(layer), lines={"state": evidence})
-    rank.names[number] = RdmaDevice(INPUT, name, ports=(read,), line=evidence)
+    return RdmaDevice(INPUT, name, ports=(read,), line=evidence)
 
 
 def _add_branch(rank: _Rank, match: re.Match[str], line: Line) -> None:
@@ -132,20 +162,27 @@ def _add_branch(rank: _Rank, match: re.Match[str], line: Line) -> None:
         return
     above = rank.stack[-1][1]
     if kind == "NET":
-        bracket = (match[5] or "").split("/")
-        rate = float(bracket[-1]) * _BITS_PER_BYTE if re.fullmatch(r"\d{1,4}\.\d{1,6}", bracket[-1]) else None
-        rank.nets[_number(match[4]) or 0] = (above or None, rate)
-    elif match[2].startswith("+ PCI") and kind in ("PCI", "GPU", "NIC") and len(rank.functions) < _MAX_GPUS * 16:
+        rank.nets[_number(match[4]) or 0] = _net(above or None, match[5] or "", line)
+    elif match[2].startswith("+ XGMI"):
+        rank.foreign = True
+    elif match[2].startswith("+ PCI") and kind not in ("CPU", "NVS") and len(rank.functions) < _MAX_GPUS * 16:
         bdf = _bdf(match[4])
         rank.functions[bdf] = _function(bdf, kind, match[5] or "", above, rank.numa, line)
         rank.stack.append((ends, bdf))
+
+
+def _net(bdf: str | None, bracket: str, line: Line) -> _Net:
+    """What the bracket behind a network says: (device/)GUID/port/GB/s."""
+    guid, port, rate = ["", "", "", *bracket.split("/")][-3:]
+    gbit_per_s = float(rate) * _BITS_PER_BYTE if re.fullmatch(r"\d{1,4}\.\d{1,6}", rate) else None
+    return _Net(bdf, int(port) if re.fullmatch(r"\d{1,2}", port) else None, gbit_per_s, guid, line.evidence(INPUT))
 
 
 def _is_broken(rank: _Rank) -> bool:
     """Whether blanks were lost: then switches hold nothing and networks hang on a CPU, which NCCL never prints."""
     holding = {function.parent for function in rank.functions.values()}
     empty = any(function.is_bridge and bdf not in holding for bdf, function in rank.functions.items())
-    return rank.broken or empty or any(above is None for above, _ in rank.nets.values())
+    return rank.broken or empty or any(net.bdf is None for net in rank.nets.values())
 
 
 def _column_of(match: re.Match[str]) -> int:
@@ -158,43 +195,65 @@ def _function(bdf: str, kind: str, ids: str, above: str, numa: int | None, line:
         bdf, INPUT, numa_node=numa, parent=above, root=None if above else f"cpu{numa}",
         lines={"header": line.evidence(INPUT)},
     )  # fmt: skip
-    if kind == "GPU":
-        return replace(function, class_id="0302", vendor_id="10de")
+    named = re.fullmatch(r"[0-9a-f]{16}", ids)
+    vendor, device = (ids[:4], ids[4:8]) if named else (None, None)
     if kind == "PCI":
-        named = re.fullmatch(r"[0-9a-f]{16}", ids)
-        vendor, device = (ids[:4], ids[4:8]) if named else (None, None)
         return replace(
             function, class_id="0604", is_bridge=True, port_type="upstream", vendor_id=vendor, device_id=device
         )
+    if kind in ("GPU", "DEV"):
+        return replace(function, class_id="0302", vendor_id=vendor or "10de", device_id=device)
     return function
 
 
 def _facts(rank: _Rank, numbers: dict[str, int]) -> Iterator[Fact]:
-    if _is_broken(rank):
+    broken = _is_broken(rank)
+    gpus = sorted(rank.paths or {bdf for bdf, f in rank.functions.items() if f.class_id == "0302"})[:_MAX_GPUS]
+    foreign = [bdf for bdf in gpus if rank.foreign or _vendor(rank, bdf) != "10de"]
+    if broken:
         yield Gap(INPUT, "the tree's indentation was lost on the way: only the distances are read")
     else:
-        yield from rank.functions.values()
-    gpus = sorted(rank.paths or {bdf for bdf, f in rank.functions.items() if f.class_id == "0302"})[:_MAX_GPUS]
+        yield from (f for bdf, f in rank.functions.items() if bdf not in foreign)
     numbered = all(bdf in numbers for bdf in gpus)
-    index = {bdf: numbers[bdf] if numbered else i for i, bdf in enumerate(gpus)}
-    for bdf in gpus:
+    index = {bdf: numbers[bdf] if numbered else i for i, bdf in enumerate(gpus) if bdf not in foreign}
+    for bdf in index:
         line = rank.paths[bdf][0] if bdf in rank.paths else rank.functions[bdf].lines["header"]
         yield GpuState(INPUT, index[bdf], bdf=bdf, lines={"bdf": line})
-    for number, device in rank.names.items():
-        address, rate = rank.nets.get(number, (None, None))
-        port = replace(device.ports[0], rate_gbit_per_s=rate)
-        yield replace(device, bdf=None if _is_broken(rank) else address, ports=(port,))
-    yield from _matrix(rank, index)
-    if not gpus:
+    named = rank.names or ({} if broken or rank.merged else _by_address(rank))
+    for number, device in named.items():
+        net = rank.nets.get(number)
+        port = replace(device.ports[0], rate_gbit_per_s=net.rate_gbit_per_s if net else None)
+        yield replace(device, bdf=net.bdf if net and not broken else None, ports=(port,))
+    yield from rank.merged
+    yield from _matrix(rank, index, named)
+    if foreign:
+        yield Gap(INPUT, f"{len(foreign)} GPUs that are not NVIDIA's: not read")
+    elif not gpus:
         yield Gap(INPUT, "no tree and no distances in it (NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH prints them)")
 
 
-def _matrix(rank: _Rank, index: dict[str, int]) -> Iterator[Fact]:
+def _vendor(rank: _Rank, bdf: str) -> str | None:
+    return rank.functions[bdf].vendor_id if bdf in rank.functions else "10de"
+
+
+def _by_address(rank: _Rank) -> dict[int, RdmaDevice]:
+    """The RDMA ports of a tree without the line that names them, under their addresses."""
+    found = {}
+    for number, net in rank.nets.items():
+        if net.bdf and net.is_rdma:
+            port = RdmaPort(net.port or 1, state="active", lines={"state": net.line})
+            found[number] = RdmaDevice(INPUT, net.bdf, ports=(port,), line=net.line)
+    return found
+
+
+def _matrix(rank: _Rank, index: dict[str, int], named: dict[int, RdmaDevice]) -> Iterator[Fact]:
     """The distances as a matrix of GPUs and NICs; those that NVLink or another GPU's NIC hide are left out."""
-    nics = {number: device.name for number, device in rank.names.items()}
+    nics = {number: device.name for number, device in named.items()}
     cells: dict[tuple[str, str], str] = {}
     lines: dict[str, Evidence] = {}
     for bdf, (line, paths) in rank.paths.items():
+        if bdf not in index:
+            continue
         row = f"GPU{index[bdf]}"
         lines[row] = line
         for (kind, end), word in paths.items():
@@ -204,7 +263,7 @@ def _matrix(rank: _Rank, index: dict[str, int]) -> Iterator[Fact]:
                 if kind == "NET":
                     cells[(column, row)] = word
     if cells:
-        names = (*sorted(lines), *nics.values())
+        names = (*sorted(lines), *dict.fromkeys(nics.values()))
         yield Matrix(INPUT, names, cells, {}, {}, lines=lines)
 
 
