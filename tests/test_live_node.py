@@ -118,6 +118,22 @@ def test_a_capture_replays_to_the_same_json(machine, tmp_path):
     assert again == first
 
 
+def test_nccls_topology_file_is_captured_and_not_taken_for_an_output(machine, tmp_path, monkeypatch):
+    """It lies in no folder that every machine has."""
+    node = machine()
+    monkeypatch.setenv("NCCL_TOPO_FILE", "/cluster/topo.xml")
+    pci = '<pci busid="0009:00:00.0" class="0x030200" vendor="0x10de"><gpu dev="0" sm="90" rank="0" gdr="1"/></pci>'
+    file = node.root / "cluster/topo.xml"
+    file.parent.mkdir(parents=True)
+    file.write_text(f'<system version="1"><cpu numaid="0" arch="x86_64" vendor="AuthenticAMD">{pci}</cpu></system>\n')
+    here = check(None, root=str(node.root), tools=str(node.tools)).topology
+    there = check(str(captured(node, tmp_path / "replay"))).topology
+    for seen in (here, there):
+        assert seen.machine.topology_gpus == {"0009:00:00.0"} and len(seen.gpus) == 8
+    assert there.gaps == here.gaps
+    assert (tmp_path / "replay/cluster/topo.xml").read_text() == file.read_text()
+
+
 def test_a_gpu_that_nvml_cannot_open_is_gone(machine, tmp_path):
     node = machine("gpu4-lost", nvml=nodes.healthy(NODE), also="!nvmlDeviceGetHandleByIndex_v2 4 * 15")
     said = [f for f in live(node).findings if f.severity == "error"]

@@ -214,6 +214,11 @@ def test_a_topology_file_of_another_machine(tmp_path: Path) -> None:
     assert said("theirs", topology(file, *theirs)) == [("warning", ("gpu6", "gpu7"))]
     assert said("conf", topology(file, *theirs), conf) == [("warning", ("gpu6", "gpu7"))]
     assert said("set aside", topology(file, *theirs), elsewhere) == [], "NCCL takes the other file"
+    other = topology("etc/ndv5-topo.xml", *theirs)
+    named = nodes.Change("environ.json", text='{"NCCL_TOPO_FILE": "/etc/ndv5-topo.xml"}\n')
+    assert said("named", topology(file, *ours), other, named) == [("warning", ("gpu6", "gpu7"))]
+    assert said("named before conf", other, named, topology(file, *ours), conf) == [("warning", ("gpu6", "gpu7"))]
+    assert said("named and ours", topology(file, *theirs), topology("etc/ndv5-topo.xml", *ours), named) == []
     assert said("no GPU in it", nodes.Change(file, text='<system version="1"></system>\n')) == []
     metal = nodes.Change("proc/cpuinfo", text="processor\t: 0\nflags\t\t: fpu vme de\n")
     bare = changed(tmp_path / "metal", "hgx-h100", topology(file, *theirs), metal)

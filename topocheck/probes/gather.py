@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from topocheck.facts import Cabling, Fact, Gap, Host, PciFunction, PortCounters
-from topocheck.probes import TEXT_PROBES, TREE_PROBES, TextEntry, asked
+from topocheck.probes import TEXT_PROBES, TREE_PROBES, TextEntry, asked, nccl_files
 from topocheck.probes.lines import MAX_LINES, MOST_FUNCTIONS, SNIFF_CHARS, first_lines
 from topocheck.probes.silence import silence
 from topocheck.sources.base import Missing, Raw, Source, mangle
@@ -39,7 +39,8 @@ def gather(source: Source) -> list[Fact]:
         for item in map(budget.checked, texts)
     ]
     found.sort(key=lambda pair: pair[0])
-    return [fact for _, facts in found for fact in facts] + of_tree
+    stated = [fact for _, facts in found for fact in facts] + of_tree
+    return [*stated, *nccl_files.topology(source, stated)]
 
 
 class Budget:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from topocheck.facts import Evidence, Fact, Host, full_bdf
 from topocheck.probes import environ
@@ -25,14 +25,18 @@ def read(source: Source) -> Iterable[Fact]:
     for pattern in _PEERMEM:
         for path in source.glob(pattern):
             yield Host(path, peermem=True, line=Evidence(path, None, source.read(path) or ""))
-    named = None
     if text := source.read(_CONFIGURATION):
         for fact in environ.parse(text):
             if isinstance(fact, Host) and fact.nccl_environ and fact.line:
                 line = fact.line._replace(input=_CONFIGURATION)
-                named = dict(fact.nccl_environ).get("NCCL_TOPO_FILE", named)
                 yield Host(_CONFIGURATION, nccl_environ=fact.nccl_environ, line=line)
-    for path in filter(None, (named, _TOPOLOGY)):
+
+
+def topology(source: Source, facts: Iterable[Fact]) -> Iterator[Fact]:
+    """NCCL's topology file: the one that its environment or else its configuration names, else the machine's."""
+    named = [(f.witness, dict(f.nccl_environ or ()).get("NCCL_TOPO_FILE")) for f in facts if isinstance(f, Host)]
+    named.sort(key=lambda pair: pair[0] == _CONFIGURATION)
+    for path in dict.fromkeys((*(file for _, file in named if file and file.startswith("/")), _TOPOLOGY)):
         if path == _TOPOLOGY and source.glob(path):
             yield Host(path, topology_file=path)
         if gpus := _gpus_in(source.read(path) or ""):

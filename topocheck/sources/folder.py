@@ -56,8 +56,10 @@ class FolderSource:
             base = file.rpartition("/")[2]
             if file.endswith(_TWICE) and file.removesuffix("_-T") in self._files:
                 continue
-            if not file.startswith(_SOS_PARTS) or base.startswith(tools):
-                yield from self._text(file, self.manifest.inputs.get(file) or base, asked)
+            known = self.manifest.inputs.get(file) or base
+            is_copy = known == f"/{file}"  # of a file that lies elsewhere in the machine's tree
+            if not is_copy and (not file.startswith(_SOS_PARTS) or base.startswith(tools)):
+                yield from self._text(file, known, asked)
         for path in self._tree_files(paths):
             yield from self._text(path.lstrip("/"), path, asked)
 

@@ -49,7 +49,10 @@ class Recorder:
         """The bytes of a file."""
         data = self._source.read_bytes(path)
         if data is not None:
-            self._files[path.lstrip("/")] = data
+            file = path.lstrip("/")
+            self._files[file] = data
+            if file.partition("/")[0] not in _TREE:  # not to be taken for an output when it is replayed
+                self._entries[path] = {"input": path, "file": file, "gap": None}
         return data
 
     def sampled(self, paths: Sequence[str], rank: Callable[[str], float]) -> dict[str, str]:
