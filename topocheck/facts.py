@@ -361,6 +361,9 @@ class BandwidthLimit:
     capable_width: int | None
     line: Evidence
     driver: str | None = None  # who printed it: "mlx5_core", "pci"
+    vendor_id: str | None = None  # "15b3", as the kernel found the device
+    device_id: str | None = None  # "1021"
+    class_id: str | None = None  # "0207"
 
 
 @dataclass(frozen=True, slots=True)

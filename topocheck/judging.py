@@ -32,8 +32,18 @@ def judged_links(node: Topology) -> list[JudgedLink]:
         for link in node.path_up(device):
             users.setdefault(link.id, []).append(device)
     found = [_judged(node.links[key], tuple(users[key])) for key in node.links if key in users]
-    orphans = [x for x in node.links.values() if x.at_boot and x.id not in users]
+    orphans = [x for x in node.links.values() if (x.at_boot or _of_a_nameless(node, x)) and x.id not in users]
     return [*found, *(JudgedLink(x, x.id, None, ()) for x in orphans)]
+
+
+def _of_a_nameless(node: Topology, link: PcieLink) -> bool:
+    """Whether the link is that of a card asked for by its address alone (`lspci -s … | grep Lnk`): no line says what it
+    is. It is judged, as in the kernel's log, where it can x16, as GPUs and NICs do, and has fewer lanes."""
+    f = node.functions.get(link.id)
+    if f is None or f.vendor_id or f.class_id or f.name or f.port_type or not f.bdf.endswith(":00.0"):
+        return False
+    on_root_bus = f.bdf.split(":")[1] == "00"
+    return not on_root_bus and lanes(link) < (f.max_width or 0) >= 16
 
 
 def unread_links(node: Topology, judged: list[JudgedLink], read: int, how: str) -> Iterator[Skip | NotApplicable]:

@@ -14,7 +14,7 @@ from topocheck.build.merge import merged
 from topocheck.facts import BandwidthLimit, Evidence, PciFunction
 from topocheck.graph import PcieLink
 from topocheck.hardware.gpus import part_of
-from topocheck.hardware.pci_ids import is_gpu, is_virtual_function_name
+from topocheck.hardware.pci_ids import is_gpu, is_rdma_nic, is_virtual_function_name
 
 _TRUST = ("lspci -vv", "/sys/bus/pci/devices", "lspci -tv")
 _PORT_TYPES = ("root", "downstream")
@@ -231,8 +231,10 @@ _RDMA_DRIVERS = re.compile(r"mlx[45]|bnxt|irdma|ice|efa|hfi1|ionic|nvidia")
 
 def _limited_is_judged(limit: BandwidthLimit, f: PciFunction | None) -> bool:
     """Only a GPU's or an RDMA NIC's line counts; a device nothing else names counts when it can x16, as they do."""
-    if f is not None:
-        return is_gpu(f) or f.vendor_id in ("15b3", "1d0f")
+    if f is None and limit.vendor_id:
+        f = PciFunction(limit.bdf, "dmesg", limit.class_id, limit.vendor_id, limit.device_id)
+    if f is not None and (f.vendor_id or f.class_id or f.name):
+        return is_gpu(f) or is_rdma_nic(f)
     if limit.driver and _RDMA_DRIVERS.match(limit.driver):
         return True
     return limit.driver in (None, "pci") and (limit.capable_width or 0) >= 16

@@ -39,6 +39,7 @@ _CLASS_NAMES = {
     "Ethernet controller": "0200",
     "Infiniband controller": "0207",
     "InfiniBand controller": "0207",
+    "InfiniBand": "0c06",
     "Fabric controller": "0208",
     "Network controller": "0280",
     "VGA compatible controller": "0300",
@@ -54,7 +55,7 @@ _CLASS_NAMES = {
     "USB Controller": "0c03",
 }
 _DISPLAY = frozenset({"0300", "0302", "0380"})
-_NETWORK = frozenset({"0200", "0207", "0208", "0280"})
+_NETWORK = frozenset({"0200", "0207", "0208", "0280", "0c06"})
 _NVSWITCH = frozenset({"1ac2", "1af1", "22a3"})  # on V100, A100, H100 boards; later ones are no PCI functions
 _EFA = frozenset({"efa0", "efa1", "efa2", "efa3", "efa4"})
 _MANA = frozenset({"00ba", "00b9"})  # VF and PF

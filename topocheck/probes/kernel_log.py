@@ -19,6 +19,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
 from topocheck.facts import BandwidthLimit, Fact, Gap, Host, LogEvent, full_bdf
 from topocheck.probes.lines import Line, lines_with, sniffed, start_of_last
@@ -48,6 +50,7 @@ _END_CHARS = 8192  # of a log, where its last lines are
 _FABRIC_MANAGER = re.compile(
     r"NVIDIA GPU driver interface version (\d{3}(?:\.\d{1,4}){1,2}) do\S{2,6} match with driver"
 )
+_FOUND = re.compile(rf"{_BDF}: \[([0-9a-f]{{4}}):([0-9a-f]{{4}})\] type [0-9a-f]{{2}} class 0x([0-9a-f]{{4}})")
 _WIDTHS = range(1, 33)  # x255 is what a function without a link says
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?[^)]{0,40}\): (\d{1,4})"
@@ -63,7 +66,7 @@ _COMMAND_LINE = re.compile(r"(?:^|\] |kernel: )(?:Kernel c|C)ommand line: (.+)")
 _DMI = re.compile(r"\bDMI: (.{1,200}?), BIOS ")
 _TIME = re.compile(r"\[ *(\d{1,9}\.\d{3,9})\]")
 _SNIFF = re.compile(
-    r"^(?:<\d{1,3}>)?\[ {0,6}\d{1,7}\.\d{6}\] |^[^\n]{0,80} kernel: |^kern {0,4}:\w{1,8} {0,4}: "
+    r"^[ \t>]{0,20}(?:<\d{1,3}>)?\[ {0,6}\d{1,7}\.\d{6}\] |^[^\n]{0,80} kernel: |^kern {0,4}:\w{1,8} {0,4}: "
     r"|Gb/s available PCIe bandwidth|NVRM: Xid \(|^(?:pci|pcieport|pci_bus|mlx[45]_core) [0-9a-f]{4}:"
     r"|^dmesg: read kernel buffer failed",
     re.MULTILINE,
@@ -92,10 +95,23 @@ def parse(text: str) -> Iterable[Fact]:
             kept.pop(next(iter(kept)))
     if kept or sniff(text):
         yield Host(INPUT, least_uptime_s=_last_time_s(text))
-    found = sorted((entry for group in kept.values() for entry in group), key=lambda entry: entry[0])
-    yield from (fact for _, fact in found)
+    told = sorted((entry for group in kept.values() for entry in group), key=lambda entry: entry[0])
+    yield from _with_kinds([fact for _, fact in told], text)
     for marker in (marker for marker, start in starts.items() if start):
         yield Gap(INPUT, f'of the lines with "{marker.strip()}" only the last {MAX_OF_A_KIND:,} were read')
+
+
+def _with_kinds(told: list[Fact], text: str) -> list[Fact]:
+    """The facts, those of bandwidth with what the kernel found at the address."""
+    limited = {fact.bdf for fact in told if isinstance(fact, BandwidthLimit)}
+    kinds: dict[str | None, dict[str, Any]] = {}
+    for line in lines_with(text, ("] type 0",)) if limited else ():
+        if (match := _FOUND.search(line.text)) and (bdf := full_bdf(match[1])) in limited:
+            kinds[bdf] = {"vendor_id": match[2], "device_id": match[3], "class_id": match[4]}
+    return [
+        replace(fact, **kinds[fact.bdf]) if isinstance(fact, BandwidthLimit) and fact.bdf in kinds else fact
+        for fact in told
+    ]
 
 
 def _mended(text: str) -> str:

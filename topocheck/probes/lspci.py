@@ -26,9 +26,17 @@ from typing import Any
 
 from topocheck.facts import Evidence, Fact, Gap, PciFunction, PciListing, full_bdf
 from topocheck.hardware.pci_ids import NVIDIA
-from topocheck.probes.lines import MOST_FUNCTIONS
+from topocheck.probes.lines import MOST_FUNCTIONS, SNIFF_CHARS, lines_with
 from topocheck.probes.lspci_caps import BARE, FIELDS, LINK_FIELDS, WRAPPED, capability
-from topocheck.probes.lspci_header import BDF, INDENT, NO_BREAK_SPACE, header_values, match_header, unwrapped
+from topocheck.probes.lspci_header import (
+    BDF,
+    INDENT,
+    NO_BREAK_SPACE,
+    header_values,
+    header_within,
+    match_header,
+    unwrapped,
+)
 
 INPUT = "lspci -vv"
 COMMANDS = ("lspci -D -nn -vv",)
@@ -42,13 +50,16 @@ _MAX_LINE = 4096  # characters of a line that are looked at
 _HEX = frozenset("0123456789abcdefABCDEF")
 _HEADER_LINE = re.compile(rf"\n[ \t>\u00a0]{{0,40}}{BDF}[ \t\u00a0]+[^\s:\"][^:\n\"]{{1,80}}:[ \t\u00a0]+\S")
 _FIELD_LINE = re.compile(r"\n[ \t>\u00a0]{0,40}(?:LnkSta|LnkCap|ACSCtl|ACSCap|DevCtl):[ \t]")
+_ALONE = re.compile(rf"({BDF}):?\s{{0,20}}")
 _COMMAND = re.compile(rf"\blspci\b.{{0,200}}?\s-[a-zA-Z]*s\s*({BDF})(?:\s|$)")
 
 
 def sniff(text: str) -> bool:
     """Whether device lines or capability lines of lspci occur."""
     head = "\n" + text[:_MAX_LINE]
-    return any(pattern.match(head) or pattern.search(text) for pattern in (_HEADER_LINE, _FIELD_LINE))
+    if any(pattern.match(head) or pattern.search(text) for pattern in (_HEADER_LINE, _FIELD_LINE)):
+        return True
+    return any(header_within(line.text) for line in lines_with(text[:SNIFF_CHARS], (" controller",)))
 
 
 class _Entry:
@@ -100,28 +111,35 @@ def _read(lines: list[str]) -> tuple[list[_Entry], Counter[str]]:
             if entry is not None:
                 entry.in_capabilities = True
                 entry.values.update(capability(line))
-        elif line[:1] in _HEX and match_header(line):
-            entry = _open(lines, index, line)
-            entries.append(entry)
+        elif (opened := _opened(lines, index, line)) or "lspci" in line:
+            entry = opened
+            if opened is not None:
+                entries.append(opened)
             if len(entries) > MOST_FUNCTIONS:
                 break
-        elif "lspci" in line:
-            command = _COMMAND.search(line)
-            entry = _Entry(full_bdf(command.group(1)) or "") if command else None
-            if entry is not None:
-                entries.append(entry)
         elif entry is not None:
             _take_other(entry, line, index + 1)
     return entries, orphans
 
 
-def _open(lines: list[str], index: int, line: str) -> _Entry:
-    match = match_header(unwrapped(lines, index, line.rstrip()))
-    assert match is not None  # the line alone matched
-    entry = _Entry(full_bdf(match.group(1)) or "")
-    entry.lines["header"] = Evidence(INPUT, index + 1, line.rstrip())
-    entry.values.update(header_values(match))
-    return entry
+def _opened(lines: list[str], index: int, line: str) -> _Entry | None:
+    """The function that begins here: with a device line, with the command that asked for it alone, or with its address
+    by itself above one of its fields, as scripts print it."""
+    match = match_header(line) if line[:1] in _HEX else None
+    match = match_header(unwrapped(lines, index, line.rstrip())) if match else header_within(line)
+    if match:
+        entry = _Entry(full_bdf(match.group(1)) or "")
+        entry.lines["header"] = Evidence(INPUT, index + 1, line.rstrip())
+        entry.values.update(header_values(match))
+        return entry
+    if "lspci" in line:
+        command = _COMMAND.search(line)
+        return _Entry(full_bdf(command.group(1)) or "") if command else None
+    if line[:1] in _HEX and (alone := _ALONE.fullmatch(line)) and index + 1 < len(lines):
+        after = lines[index + 1][:_MAX_LINE].lstrip(INDENT)
+        if after.startswith("Lnk") or after[: after.find(":")] in FIELDS:
+            return _Entry(full_bdf(alone.group(1)) or "")
+    return None
 
 
 def _take(entry: _Entry, key: str, lines: list[str], index: int) -> bool:

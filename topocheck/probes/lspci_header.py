@@ -18,6 +18,10 @@ NO_BREAK_SPACE = "\u00a0"  # what blanks become on their way through web pages
 _WRAP_COLUMN = 66  # mail programs wrap from here on
 
 _HEADER = re.compile(rf"({BDF})[ \t]+([^\s:\"][^:\n\"]{{1,80}}?):[ \t]+(\S.*)")
+# Behind other words only classes that end like this.
+_CLASS = r"(?:[A-Z3][A-Za-z -]{0,40} )?(?:controller|bridge)(?: \[[0-9a-f]{4}\])?"
+_WITHIN = re.compile(rf"(?<![\w:.-])({BDF})[ \t]+({_CLASS}):[ \t]+([^\s`].*)")
+_WITHIN_CHARS = 400  # of a line
 _CLASS_ID = re.compile(r"(?:^|[\[ ])([0-9a-fA-F]{4})(?:[0-9a-fA-F]{2})?\]?$")
 _TAIL = re.compile(r"\s*\((?:rev|prog-if) .*")
 _REVISION = re.compile(r"\(rev ([0-9a-fA-F]{2})\)")
@@ -29,6 +33,15 @@ _OTHER_OUTPUT = re.compile(r":(?:\s|$)|[$#@|]|lspci|^[-+\\]|^\[(?:\.\.\.|snip)")
 def match_header(line: str) -> re.Match[str] | None:
     """The address, the class and the rest of a device line, None for any other line."""
     return _HEADER.match(line)
+
+
+def header_within(line: str) -> re.Match[str] | None:
+    """A device line behind other words, with `match_header`'s groups: a script's, a comment's, a sentence's.
+
+    >>> header_within("IOMMU Group 29 41:00.0 3D controller [0302]: NVIDIA Corporation GV100 [10de:1db6]").group(1)
+    '41:00.0'
+    """
+    return _WITHIN.search(line, 0, _WITHIN_CHARS) if "controller" in line or "bridge" in line else None
 
 
 def goes_on(before: str, after: str) -> bool:
@@ -51,7 +64,7 @@ def unwrapped(lines: list[str], index: int, line: str) -> str:
 
 def header_values(match: re.Match[str]) -> dict[str, Any]:
     """The PciFunction fields of a device line; ids by name only where the name leaves no choice."""
-    class_text, rest = match.group(2).strip(), match.group(3).rstrip()
+    class_text, rest = match.group(2).strip(), match.group(3).rstrip(" \t\r`")
     class_match, revision_match = _CLASS_ID.search(class_text), _REVISION.search(rest)
     class_name = _CLASS_ID.sub("", class_text).rstrip(" [")
     class_id = class_match.group(1).lower() if class_match else class_of_name(class_name)

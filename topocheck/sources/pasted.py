@@ -35,6 +35,9 @@ _TYPOGRAPHY = {  # what editors and chats make of blanks and dashes
     **dict.fromkeys("\u2018\u2019", "'"),
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"),
 }  # fmt: skip
+_QUOTED_PRINTABLE = re.compile(r"^Content-Transfer-Encoding: quoted-printable", re.IGNORECASE | re.MULTILINE)
+_GOES_ON = re.compile(r"^(?:[^\n]*=\n)+[^\n]*", re.MULTILINE)
+_ENCODED = re.compile(r"(?:=[0-9A-F]{2})+")
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|[+-]\d\d:?\d\d))?"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d"
 _LEVEL = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR)"
@@ -66,7 +69,7 @@ _JSON_STRING = re.compile(rf"^[ \t]*{_STRING},?$", re.MULTILINE)
 
 def unpasted(text: str) -> str:
     """The text as the tool printed it, as far as its beginning shows what was added to every line."""
-    text = _in_plain_characters(text)
+    text = _in_plain_characters(_from_mail(text))
     is_xml = _XML.search(text, 0, HEAD_CHARS) is not None
     text = text if is_xml else _without_tags(text)
     for strings, share in ((_JSON_LOG, _SHARE), (_JSON_STRING, _SHARE_OF_STRINGS)):
@@ -117,6 +120,14 @@ def first_lines(text: str) -> list[str]:
 
 def _takes(pattern: re.Pattern[str], line: str) -> bool:
     return (match := pattern.search(line)) is not None and match[0] != ""
+
+
+def _from_mail(text: str) -> str:
+    """A mail's text without its transfer encoding: "=3D" is "=", and a line that ends in "=" goes on in the next."""
+    if not _QUOTED_PRINTABLE.search(text, 0, HEAD_CHARS) or "=3D" not in text:
+        return text
+    text = _GOES_ON.sub(lambda match: match[0].replace("=\n", "") + "\n" * match[0].count("=\n"), text)
+    return _ENCODED.sub(lambda match: bytes.fromhex(match[0].replace("=", "")).decode(errors="replace"), text)
 
 
 def _in_plain_characters(text: str) -> str:

@@ -1,0 +1,108 @@
+"""lspci and kernel logs as lists, forums and scripts print them: cut to a few lines, wrapped, behind other words.
+
+Machines and identifiers are made up; the shapes are those of the posts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from topocheck.check import check
+from topocheck.report import Report
+
+GPU = "VGA compatible controller: NVIDIA Corporation GA102 [GeForce RTX 3090] (rev a1)"
+NARROW = (
+    "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM L1\n\t\tLnkSta:\tSpeed 16GT/s (ok), Width x8 (downgraded)\n"
+)
+
+
+def posted(tmp_path: Path, text: str) -> Report:
+    """The report on one pasted text."""
+    path = tmp_path / "post"
+    path.write_text(text)
+    return check(str(path)).report
+
+
+def found(report: Report, rule: str) -> set[str]:
+    """Whom the findings of a rule are about."""
+    return {subject for f in report.findings if f.rule == rule for subject in f.subjects}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Card: ", ""),
+        ("# ", ""),
+        ("IOMMU Group 29 ", ""),
+        ("- **Device:** `", "`"),
+        ("and this is the other card: ", ""),
+    ],
+)
+def test_a_device_line_behind_other_words(tmp_path: Path, before: str, after: str) -> None:
+    text = "".join(f"{before}{bus}:00.0 {GPU}{after}\n{NARROW}\n" for bus in ("2a", "2b"))
+    report = posted(tmp_path, text)
+    assert [d.bdf for d in report.devices if d.kind == "gpu"] == ["0000:2a:00.0", "0000:2b:00.0"]
+    assert found(report, "PCI003") == {"gpu0", "gpu1"}
+
+
+def test_an_address_by_itself_above_its_fields(tmp_path: Path) -> None:
+    # for x in 2a:00.0 2b:00.0; do echo $x; lspci -vv -s $x | grep Lnk; done
+    listing = "".join(f"{bus}:00.0 {GPU}\n" for bus in ("2a", "2b"))
+    report = posted(tmp_path, f"{listing}\n2a:00.0\n{NARROW}2b:00.0\n{NARROW.replace('x8 (downgraded)', 'x16 (ok)')}")
+    assert found(report, "PCI003") == {"gpu0"}
+    assert not report.gaps
+
+
+@pytest.mark.parametrize(
+    ("address", "width", "subjects"),
+    [
+        ("2a:00.0", "x16", {"0000:2a:00.0"}),
+        ("2a:00.0", "x4", set()),  # cannot more
+        ("2a:00.0", "x8", set()),  # no card that GPUs and NICs are: a disk, a RAID
+        ("00:01.0", "x16", set()),  # a root port above a card of four lanes
+    ],
+)
+def test_a_card_that_only_its_address_names(tmp_path: Path, address: str, width: str, subjects: set[str]) -> None:
+    fields = f"\tLnkCap: Speed 16GT/s, Width {width}\n\tLnkSta: Speed 16GT/s, Width x4\n"
+    report = posted(tmp_path, f"# lspci -s {address} -vv | grep Lnk\n{fields}")
+    assert found(report, "PCI003") == subjects
+    assert all(f.severity == "warning" and f.confidence == "low" for f in report.findings)
+
+
+@pytest.mark.parametrize(
+    ("kind", "subjects"),
+    [
+        ("[10de:2204] type 00 class 0x030000", {"0000:2a:00.0"}),
+        ("[15b3:1021] type 00 class 0x020700", {"0000:2a:00.0"}),
+        ("[1002:73bf] type 00 class 0x030000", set()),
+        ("[1002:1478] type 01 class 0x060400", set()),
+        ("[10de:1aef] type 00 class 0x040300", set()),
+    ],
+)
+def test_what_the_kernel_found_where_its_line_says_limited(tmp_path: Path, kind: str, subjects: set[str]) -> None:
+    text = (
+        f"[    0.5] pci 0000:2a:00.0: {kind} PCIe Endpoint\n".replace("0.5", "0.500000")
+        + "[    0.600000] pci 0000:2a:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at "
+        "0000:00:01.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)\n"
+    )
+    assert found(posted(tmp_path, text), "PCI003") == subjects
+
+
+def test_an_infiniband_card_of_the_class_of_its_time(tmp_path: Path) -> None:
+    text = (
+        "05:00.0 InfiniBand [0c06]: Mellanox Technologies MT26428 [ConnectX VPI PCIe 2.0 5GT/s] [15b3:673c] (rev b0)\n"
+    )
+    assert [d.kind for d in posted(tmp_path, text).devices] == ["nic"]
+
+
+def test_a_mail_in_its_transfer_encoding(tmp_path: Path) -> None:
+    text = (
+        "Content-Transfer-Encoding: quoted-printable\n\nSee=20this:\n\n"
+        f"2a:00.0 {GPU[:44]}=\n{GPU[44:]}\n\tLnkCap:=C2=A0Port #0, Speed 16GT/s, Wid=\nth x16\n"
+        "\tLnkSta: Speed 16GT/s, Width x8\n\tPBA: BAR=3D3\n"
+    )
+    report = posted(tmp_path, text)
+    assert found(report, "PCI003") == {"gpu0"}
+    assert [line.line for f in report.findings for line in f.evidence] == [9]
