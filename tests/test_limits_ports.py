@@ -214,6 +214,18 @@ def test_net002_of_a_role_not_known_is_a_warning() -> None:
     assert board.port("n0", **DOWN).levels("NET001") == {"n0": "warning"}
 
 
+@pytest.mark.parametrize(("able", "levels"), [(None, {}), (400.0, {}), (400.1, {"n0": "warning"})])
+def test_net002_of_a_lone_port_whose_cable_can_more(able: float | None, levels: dict[str, str]) -> None:
+    line = Evidence("iblinkinfo", 3, "( Could be 4X )")
+    board = hgx(1).port("n0", able_gbit_per_s=able, lines={"able": line})
+    assert board.levels("NET002") == levels
+    for found in board.said("NET002"):
+        assert (found.expected_from, found.evidence) == ("both ends", (line,))
+        assert found.patches == (SetPort("mlx5_0", 1, able),)
+    assert board.port("n0", **DOWN).said("NET002") == []
+    assert hgx(2).port("n0", able_gbit_per_s=able).said("NET002") == [], "alike in a fabric that is built so"
+
+
 def test_net002_of_rates_that_were_not_read() -> None:
     assert hgx(4).said("NET002") == [] and hgx(4).unsaid("NET002") == ""
     assert hgx(4).port("n0", rate_gbit_per_s=None).unsaid("NET002") == "in part"

@@ -42,6 +42,30 @@ def counters(**by_nic: int) -> nodes.Change:
     return nodes.Change("perfquery_-x", text="".join(block.format(lid, by_nic.get(n, 0)) for n, lid in LIDS.items()))
 
 
+def test_a_lone_port_runs_slower_than_both_ends_of_its_cable_can(tmp_path: Path) -> None:
+    ibstat = """CA 'mlx5_0'
+	CA type: MT4129
+	Number of ports: 1
+	Port 1:
+		State: Active
+		Physical state: LinkUp
+		Rate: 100
+		Base lid: 12
+		Port GUID: 0xa088c20300ab1300
+		Link layer: InfiniBand
+"""
+    link = """CA: gpu01 mlx5_0:
+      0xa088c20300ab1300     12    1[  ] ==( 1X       106.25 Gbps Active/  LinkUp)==>      73    1[  ] "leaf01" ({} )
+"""
+    for folder, said, found in (("able", "Could be 4X", ["warning"]), ("not", "", [])):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "ibstat").write_text(ibstat)
+        (tmp_path / folder / "iblinkinfo").write_text(link.format(said))
+        checked = check(str(tmp_path / folder))
+        assert levels(checked, "NET002") == found
+        assert all("both ends of its cable support 400" in f.message for f in of(checked, "NET002"))
+
+
 # --- counters
 
 

@@ -28,6 +28,22 @@ def test_every_form_tells_the_leaf_of_a_port(name):
     assert all("leaf01" in c.leaf.line.text or "gpu01" in c.leaf.line.text for c in ours)
 
 
+@pytest.mark.parametrize(
+    ("link", "able"),
+    [
+        ('4X       53.125 Gbps Active/  LinkUp)==>      73    1[  ] "leaf01" ( Could be 106.25 Gbps)', (4, "NDR")),
+        ('2X       53.125 Gbps Active/  LinkUp)==>      73    1[  ] "leaf01" (Could be 4X )', (4, "HDR")),
+        ('1X       2.5 Gbps Active/  LinkUp)==>  73    1[  ] "leaf01" (Could be 4X Could be 14.0625 Gbps)', (4, "FDR")),
+        ('4X       10.0 Gbps Active/  LinkUp)==>      73    1[  ] "leaf01" ( Could be FDR10)', (4, "FDR10")),
+        ('4X       106.25 Gbps Active/  LinkUp)==>      73    1[  ] "leaf01" ( )', None),
+    ],
+)
+def test_iblinkinfo_says_what_both_ends_support(link, able):
+    """infiniband-diags prints it behind the far end: `(%s %s)`, width and speed, each empty or "Could be …"."""
+    text = f"CA: gpu01 mlx5_0:\n      0xa088c20300ab1300     12    1[  ] ==( {link}\n"
+    assert {f.able for f in iblinkinfo.parse(text) if isinstance(f, Cabling)} == {able}
+
+
 def test_switches_of_one_name_go_by_their_guids():
     line = "CA    {0}  1 0x{1:016x} 4x NDR - SW    7{0}  1 0x{2:016x} ( 'gpu0{0} mlx5_0' - 'Quantum Mellanox' )"
     cables = list(ibnetdiscover.parse("\n".join(line.format(i, 0xA1 + i, 0xB1 + i) for i in (1, 2))))[1:]

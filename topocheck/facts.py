@@ -293,6 +293,7 @@ class Cabling:
     lid: int | None = None
     node_desc: str | None = None  # "gpu017 mlx5_5"
     netdev: str | None = None
+    able: tuple[int | None, str | None] | None = None  # lanes and "NDR" that both ends support, if more than is used
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +326,7 @@ class RdmaPort:
     gids: tuple[Gid, ...] = ()
     readings: tuple[tuple[tuple[str, int], ...], ...] = ()  # its counters, the oldest reading first; names as in sysfs
     leaf: LeafPort | None = None
+    able_gbit_per_s: float | None = None  # what both ends of the cable support, where a listing says it is more
     lines: Lines = field(default_factory=dict)  # keyed by the field's name here
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from topocheck.facts import Cabling, Gap, LeafPort, PortCounters, RdmaPort
 from topocheck.graph import Device
+from topocheck.hardware.network import ib_rate_gbit_per_s
 
 _TRUST = ("lldp", "ibnetdiscover", "iblinkinfo")
 
@@ -29,8 +30,12 @@ def with_fabric(
 
 
 def _with_leaf(nic: Device, port: RdmaPort, cabling: Iterable[Cabling], host: str | None) -> RdmaPort:
-    leaf = next((c.leaf for c in cabling if _is_of(c, nic, port, host)), None)
-    return replace(port, leaf=leaf) if leaf else port
+    own = [c for c in cabling if _is_of(c, nic, port, host)]
+    if not own:
+        return port
+    able, line = next(((ib_rate_gbit_per_s(*c.able), c.leaf.line) for c in own if c.able), (None, None))
+    lines = port.lines if line is None else {**port.lines, "able": line}
+    return replace(port, leaf=own[0].leaf, able_gbit_per_s=able, lines=lines)
 
 
 def _is_of(cable: Cabling, nic: Device, port: RdmaPort, host: str | None) -> bool:

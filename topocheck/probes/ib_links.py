@@ -25,13 +25,15 @@ class End(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A cable as it is printed in the record of its `own` end; width in lanes, speed as "HDR"."""
+    """A cable as it is printed in the record of its `own` end; width in lanes, speed as "HDR". `able`: the width and
+    speed that both ends support, where the listing says that it is more."""
 
     own: End
     far: End
     width: int | None
     speed: str | None
     line: Line
+    able: tuple[int | None, str | None] | None = None
 
     def ca_and_switch(self) -> Iterator[tuple[End, End]]:
         """The cable, if it is one of a CA; both ways round where the line does not tell which is which."""
@@ -47,16 +49,16 @@ def end(kind: str, guid: str | None, lid: str | None, port: str, name: str) -> E
 
 def cablings(found: Iterable[Link], witness: str) -> Iterator[Cabling | Gap]:
     """The cables of CAs as facts."""
-    links = ((*cable, link.line) for link in found for cable in link.ca_and_switch())
+    links = ((*cable, link) for link in found for cable in link.ca_and_switch())
     cables = list(islice(links, MOST_CABLES + 1))
     if len(cables) > MOST_CABLES:
         cables.pop()
         yield Gap(witness, f"more than {MOST_CABLES} cables of CAs: the rest was not read")
     names = SwitchNames(switch for _, switch, _ in cables)
-    for ca, switch, line in cables:
-        leaf = LeafPort(names.of(switch), str(switch.port), witness, line.evidence(witness))
+    for ca, switch, link in cables:
+        leaf = LeafPort(names.of(switch), str(switch.port), witness, link.line.evidence(witness))
         guid = rdma.guid(ca.guid) if ca.guid else None
-        yield Cabling(witness, leaf, guid, ca.lid or None, " ".join(ca.name.split()) or None)
+        yield Cabling(witness, leaf, guid, ca.lid or None, " ".join(ca.name.split()) or None, able=link.able)
 
 
 class SwitchNames:

@@ -1,7 +1,8 @@
 """`iblinkinfo`, in blocks or `-l`: the links of the fabric, from the CAs' and from the switches' side.
 
 Blocks name the far end by LID and description; whose LID that is tells the far end's own block. Lines of `-l` do not
-say whether an end is a CA or a switch: one GUID on several ports is a switch.
+say whether an end is a CA or a switch: one GUID on several ports is a switch. In the last brackets stands what both
+ends support and the link does not run at: "Could be 4X", "Could be 106.25 Gbps", or both.
 
     CA: gpu01 mlx5_0:
           0xa088c20300ab1301     12    1[  ] ==( 4X       106.25 Gbps Active/  LinkUp)==>      73    1[  ] "leaf01" ( )
@@ -34,6 +35,8 @@ _OWN = re.compile(
 )
 _FAR = re.compile(r'(?:0x([0-9a-f]{16})\s+)?(\d{1,5})\s+(\d{1,3})\[[^\]]{0,20}\]\s+"([^"]{0,200})"')
 _RATE = re.compile(r"\s*(\d{1,2})X\s+(\d{1,3}\.\d{1,6}) Gbps")
+_ABLE = re.compile(r"Could be (?:(\d{1,2})X|(\d{1,3}\.\d{1,6}) Gbps|(FDR10))")
+_ABLE_CHARS = 120
 _SPEEDS = {
     "2.5": "SDR", "5.0": "DDR", "10.0": "QDR", "14.0625": "FDR", "25.78125": "EDR", "53.125": "HDR", "106.25": "NDR",
     "212.5": "XDR",
@@ -61,7 +64,8 @@ def links(text: str) -> Iterator[Link]:
         if match := _FAR.match(line.text, state.end()):
             guid, lid, port, name = match.groups()
             width, speed = _rate(state[5])
-            yield Link(*known.told(own, end("", guid, lid, port, name)), width, speed, line)
+            able = _able(line.text[match.end() : match.end() + _ABLE_CHARS], width, speed)
+            yield Link(*known.told(own, end("", guid, lid, port, name)), width, speed, line, able)
 
 
 def _ports(text: str) -> Iterator[tuple[End, re.Match[str], Line]]:
@@ -118,3 +122,11 @@ def _rate(state: str) -> tuple[int | None, str | None]:
     if not match:
         return None, None
     return int(match[1]), "FDR10" if "FDR10" in state else _SPEEDS.get(match[2])
+
+
+def _able(text: str, width: int | None, speed: str | None) -> tuple[int | None, str | None] | None:
+    """ " ( Could be 4X Could be 106.25 Gbps)" → 4, "NDR"; what it does not name is as it is."""
+    said = _ABLE.findall(text)
+    for lanes, rate, name in said:
+        width, speed = int(lanes or width or 0) or None, name or _SPEEDS.get(rate, speed)
+    return (width, speed) if said else None
