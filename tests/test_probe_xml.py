@@ -61,6 +61,38 @@ def test_what_we_write_for_nccl_is_read_and_written_the_same(tmp_path, captured)
     assert written[0].count("<gpu ") == 8
 
 
+@pytest.mark.parametrize("written", [attachments.nccl_xml, lambda node: attachments.hwloc_xml(node, "2.0")])
+def test_a_document_that_is_cut_accuses_nobody(tmp_path, captured, written):
+    """A GPU whose NIC is behind the cut has one all the same."""
+    lines = written(captured).splitlines(keepends=True)
+    for end in range(4, len(lines), 3):
+        report, node = read(tmp_path, "".join(lines[:end]))
+        assert [f.message for f in report.findings if f.severity != "info"] == [], lines[end - 1]
+        assert any("cut or damaged" in gap.reason for gap in report.gaps)
+    assert len(node.gpus) >= 7, "what is whole is read"
+
+
+def test_a_cut_among_devices_that_hang_on_their_cpu_accuses_nobody(tmp_path):
+    """The second CPU's NIC is behind the cut."""
+
+    def pci(bus, vendor, inside):
+        return f'<pci busid="0000:{bus}:00.0" class="0x030200" vendor="{vendor}">\n{inside}\n</pci>\n'
+
+    def gpu(number):
+        return pci(f"{number + 1}a", "0x10de", f'<gpu dev="{number}" sm="90" rank="{number}" gdr="1"/>')
+
+    def nic(number):
+        net = f'<net name="mlx5_{number}" dev="{number}" speed="400000" port="1" guid="0xa1{number}"/>'
+        return pci(f"{number + 1}e", "0x15b3", f"<nic>{net}</nic>")
+
+    first = f'<system version="1">\n<cpu numaid="0">\n{gpu(0)}{gpu(1)}{nic(0)}{nic(1)}</cpu>\n'
+    report, node = read(tmp_path, f'{first}<cpu numaid="1">\n{gpu(2)}{gpu(3)}')
+    assert [f.message for f in report.findings if f.severity != "info"] == []
+    assert [g.id for g in node.gpus] == ["gpu0", "gpu1"]
+    _, node = read(tmp_path, f'{first}<cpu numaid="1">\n{gpu(2)}{gpu(3)}{nic(2)}</cpu>\n</system>\n')
+    assert len(node.gpus) == 4
+
+
 def test_what_nccl_writes_is_a_maximum_and_never_a_trained_link(tmp_path, captured):
     report, node = read(tmp_path, attachments.nccl_xml(captured))
     nic = node.links[node.by_id["mlx5_0"].bdf]

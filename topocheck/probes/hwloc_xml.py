@@ -112,7 +112,13 @@ def _walk(machine: Element, topology: _Topology) -> None:
     while pending:
         element, place = pending.pop()
         inside = _read(element, place, topology)
-        pending += [(child, inside) for child in reversed(element.children) if child.name == "object"]
+        pending += [(child, inside) for child in reversed(element.children) if _is_whole_object(child)]
+
+
+def _is_whole_object(element: Element) -> bool:
+    """An object; of a document that is cut no device or switch that is open there: its NIC may be behind the cut."""
+    on_pci = element.get("type") == "PCIDev" or (element.get("type"), element.get("bridge_type")) == ("Bridge", "1-1")
+    return element.name == "object" and (element.closed or not on_pci)
 
 
 def _read(element: Element, place: _Place, topology: _Topology) -> _Place:

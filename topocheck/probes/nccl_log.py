@@ -63,6 +63,7 @@ _MAX_RANKS = 1024  # of a job's log; a node has some ten
 _MAX_LINES = 200_000  # every rank prints all of its node at the beginning
 _BITS_PER_BYTE = 8
 _SOCKET_GUID = 4  # digits
+_AMD = "1002"
 
 
 class _Net(NamedTuple):
@@ -233,7 +234,11 @@ def _facts(rank: _Rank, numbers: dict[str, int]) -> Iterator[Fact]:
 
 
 def _vendor(rank: _Rank, bdf: str) -> str | None:
-    return rank.functions[bdf].vendor_id if bdf in rank.functions else "10de"
+    """The GPU's maker; AMD's cards have a switch of theirs above the GPU."""
+    if bdf not in rank.functions:
+        return "10de"
+    above = rank.functions.get(rank.functions[bdf].parent or "")
+    return above.vendor_id if above and above.vendor_id == _AMD else rank.functions[bdf].vendor_id
 
 
 def _by_address(rank: _Rank) -> dict[int, RdmaDevice]:

@@ -20,7 +20,8 @@
 Speeds and widths are what both ends can, never what a link trained to (GPUs excepted from NCCL 2.30 on, which the file
 does not tell): maxima here. A bridge stands for a switch's upstream and downstream port; devices below one `cpu` count
 as below one host bridge, as NCCL counts them. Only the GPUs of one communicator and NICs with an active port are in it:
-what is not there is not missing.
+what is not there is not missing. Where a document is cut, the switch it was cut in is left out: its NIC may be behind
+the cut, its GPU's NVLinks too.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def parse(text: str) -> Iterable[Fact]:
             system.gaps.append(Gap(INPUT, f"{len(hosts)} hosts in one file: only the first is read"))
         for cpu in cpus:
             if cpu.get("host_hash") == cpus[0].get("host_hash"):
-                _read_cpu(cpu, system)
+                _read_cpu(cpu, _whole(cpu, cpus[0]), system)
     if system.gpus:
         system.gaps.append(Gap(INPUT, _PART))
     elif system.facts and not system.foreign:
@@ -114,14 +115,20 @@ def parse(text: str) -> Iterable[Fact]:
     return [*system.facts, *_nvlinks(system.gpus), *system.gaps]
 
 
-def _read_cpu(cpu: Element, system: _System) -> None:
+def _whole(cpu: Element, first: Element) -> list[Element]:
+    """The CPU's children that no cut has left incomplete: a GPU directly on a CPU may have its NIC there, after it."""
+    whole = [child for child in cpu.children if child.closed]
+    return whole if cpu.closed or cpu is first else [child for child in whole if any(child.named("pci"))]
+
+
+def _read_cpu(cpu: Element, children: list[Element], system: _System) -> None:
     node = int(cpu.get("numaid")[:4]) if cpu.get("numaid").isdecimal() else None
     if node is not None:
         system.facts.append(NumaNode(INPUT, node, cpus=_cpus(cpu.get("affinity"))))
     if arch := cpu.get("arch"):
         system.facts.append(Host(INPUT, arch=arch, line=cpu.evidence(INPUT)))
     root = f"cpu{cpu.get('numaid')}"
-    pending = [(child, "") for child in reversed(cpu.children)]
+    pending = [(child, "") for child in reversed(children)]
     while pending:
         element, above = pending.pop()
         if element.name == "nic":

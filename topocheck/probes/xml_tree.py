@@ -1,5 +1,6 @@
 """One XML document inside a text → its elements, read safely: no entity is expanded, nothing is fetched; depth, size
-and number of elements are bounded. A document that is cut yields what stands before the cut."""
+and number of elements are bounded. A document that is cut yields what stands before the cut; what is open there lacks
+some of its children."""
 
 from __future__ import annotations
 
@@ -17,12 +18,13 @@ _PIECE_CHARS = 1 << 16
 
 @dataclass(slots=True)
 class Element:
-    """One element: `line` counts from 1 in the text as read."""
+    """One element: `line` counts from 1 in the text as read; `closed`, its end was reached."""
 
     name: str
     attributes: dict[str, str]
     line: int
     children: list[Element] = field(default_factory=list)
+    closed: bool = False
 
     def get(self, name: str) -> str:
         """An attribute, stripped, "" if there is none."""
@@ -65,7 +67,7 @@ class _Builder:
 
     def end(self) -> bool:
         """An element closes; whether it was the outermost."""
-        self._open.pop()
+        self._open.pop().closed = True
         return not self._open
 
 
