@@ -205,3 +205,82 @@ def test_what_is_said_of_many_devices_stays_in_sight(tmp_path: Path) -> None:
     (found,) = [f for f in check(str(tmp_path)).report.findings if f.rule == "P2P002"]
     assert len(found.subjects) == 6
     assert found.message.startswith("gpu0, gpu1, gpu2 and 3 more each ")
+
+
+def seen(gpus: int, nics: int, cell: Callable[[str, str], str]) -> str:
+    """`nvidia-smi topo -m` of a driver of today, all of it on one socket."""
+    names = [f"GPU{i}" for i in range(gpus)] + [f"NIC{i}" for i in range(nics)]
+    rows = [[a] + [" X " if a == b else cell(*sorted((a, b))) for b in names] for a in names]
+    rows = [[*row, "0-31", "0", "", "N/A"] if row[0][0] == "G" else row for row in rows]
+    head = ["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]
+    return "\n".join("\t".join(row) for row in [head, *rows]) + "\n"
+
+
+@pytest.mark.parametrize("near", [("NIC6", "NIC7"), ("NIC2",)])
+def test_a_container_with_two_of_eight_gpus_sees_the_nics_of_the_others(tmp_path: Path, near: tuple[str, ...]) -> None:
+    # Both GPUs are on one switch with `near`; the other NICs are on the switches of GPUs that are not here.
+    def cell(a: str, b: str) -> str:
+        return "NV12" if b[0] == "G" else "PXB" if a[0] == "G" and b in near else "SYS"
+
+    report = looked(tmp_path, nvidia_smi_topo__m=seen(2, 8, cell))
+    assert loud(report) == []
+    assert {row.nics[0].id for row in report.rows} >= set(near)
+
+
+def test_half_a_node_whose_pairs_share_a_nic_sees_the_nics_of_the_other_half(tmp_path: Path) -> None:
+    def cell(a: str, b: str) -> str:
+        if b[0] == "G":
+            return "NV12"
+        return "PXB" if a[0] == "G" and int(a[3:]) // 2 == int(b[3:]) else "NODE" if int(b[3:]) < 2 else "SYS"
+
+    assert loud(looked(tmp_path, nvidia_smi_topo__m=seen(4, 4, cell))) == []
+
+
+def test_a_gpus_nic_is_the_one_on_its_switch_whatever_others_are_there(tmp_path: Path) -> None:
+    # NIC4-NIC7 are on the switches of the four GPUs, NIC0-NIC3 on the CPU: in order, and two a GPU by number.
+    def cell(a: str, b: str) -> str:
+        return "NV18" if b[0] == "G" else "PXB" if a[0] == "G" and int(b[3:]) == int(a[3:]) + 4 else "NODE"
+
+    report = looked(tmp_path, nvidia_smi_topo__m=seen(4, 8, cell))
+    assert [row.nics[0].id for row in report.rows] == ["NIC4", "NIC5", "NIC6", "NIC7"]
+    assert [f.rule for f in report.findings] == []
+
+
+def test_the_one_nic_of_a_node_is_on_one_socket(tmp_path: Path) -> None:
+    # Two sockets, a pair of GPUs each; the only NIC is on the switch of the second pair.
+    text = "\n".join(
+        [
+            "\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID",
+            "GPU0\t X \tNV4\tSYS\tSYS\tSYS\t0-15\t0\t\tN/A",
+            "GPU1\tNV4\t X \tSYS\tSYS\tSYS\t0-15\t0\t\tN/A",
+            "GPU2\tSYS\tSYS\t X \tNV4\tPXB\t16-31\t1\t\tN/A",
+            "GPU3\tSYS\tSYS\tNV4\t X \tPIX\t16-31\t1\t\tN/A",
+            "NIC0\tSYS\tSYS\tPXB\tPIX\t X \t\t\t\t",
+        ]
+    )
+    assert loud(looked(tmp_path, nvidia_smi_topo__m=text)) == []
+    # With a second NIC for the first pair's socket the GPUs of that socket have one: no SYS left to speak of.
+    assert [f.rule for f in looked(tmp_path, nvidia_smi_topo__m=text.replace("SYS\t0-15", "NODE\t0-15")).findings][
+        :1
+    ] == ["AFF002"]
+
+
+@pytest.mark.parametrize(("gpus", "short"), [(4, 1), (8, 3)])
+def test_gpus_with_fewer_links_to_the_switches_than_the_others(tmp_path: Path, gpus: int, short: int) -> None:
+    # Through NVSwitches a pair has as many links as the one of it with fewer: the lower number may be the more common.
+    def cell(a: str, b: str) -> str:
+        return "NV16" if min(int(a[3:]), int(b[3:])) < short else "NV18"
+
+    given = looked(tmp_path, nvidia_smi_topo__m=seen(gpus, 0, cell)).findings
+    assert [(f.rule, f.subjects) for f in given if f.severity == "error"] == [
+        ("NVL001", (f"gpu{i}",)) for i in range(short)
+    ]
+
+
+def test_the_models_of_sglangs_check_env(tmp_path: Path) -> None:
+    # One line a model with all its numbers; a board with NVSwitches whose GPUs reach each other by PCIe alone.
+    ids = "GPU 0,1,2,3,4,5,6,7"
+    head = f"CUDA available: True\n{ids}: NVIDIA H20\n{ids} Compute Capability: 9.0\nNVIDIA Topology:\n"
+    report = looked(tmp_path, posted=head + seen(8, 0, lambda a, b: "SYS") + "\nulimit soft: 1048576\n")
+    assert [d.model for d in report.devices if d.kind == "gpu"] == ["NVIDIA H20"] * 8
+    assert [f.rule for f in report.findings if f.severity == "warning"] == ["P2P004"]

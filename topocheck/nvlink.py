@@ -63,8 +63,19 @@ def full_mesh(node: Topology) -> int | None:
     among = [c for pair, c in counts.items() if linked.issuperset(pair)]
     if len(among) < 3 or 4 * among.count(0) > len(among):  # a cube mesh leaves 12 of 28 pairs unjoined
         return None
+    if most := _most_on_switch(there, counts):
+        return most
     (common, times), *_ = Counter(counts.values()).most_common(1)
     return common if common > 0 and 2 * times > len(counts) else None
+
+
+def _most_on_switch(gpus: list[Device], counts: dict[tuple[str, str], int]) -> int | None:
+    """The links of most GPUs where each pair has as many as the one of it with fewer: all links go to switches."""
+    own = {g.id: max((c for pair, c in counts.items() if g.id in pair), default=0) for g in gpus}
+    if any(count != min(own[a], own[b]) for (a, b), count in counts.items()):
+        return None
+    (common, times), *_ = Counter(own.values()).most_common(1)
+    return common if common == max(own.values()) and 2 * times > len(gpus) else None
 
 
 def _plain(node: Topology) -> list[Device]:

@@ -20,6 +20,7 @@ _BLUEFIELD_MANAGEMENT = re.compile(r"15b3:c2d")
 _ACCELERATED_NETWORKING = re.compile(r"mlx5_an\d+|mana_\d+")
 _COLUMN = re.compile(r"NIC\d+")
 _NAMED_BY_DRIVER = re.compile(r"[a-z]+\d?(?=_)|(?:irdma|i40iw|hfi1|qedr|efa)(?=_?\d)")
+_BEFORE_ALL_HAVE_ONE = 500_000_000  # a GPU's second on its switch costs less than one beyond it
 _BY_POLICY = ("policy",)  # the key of what the policy names
 _STORAGE_FROM_GBIT_PER_S = 100  # rules.md: other kinds are storage from 100 Gb/s
 
@@ -287,7 +288,7 @@ def _role(nic: Device, kind: Kind, chosen: Kind | None, used: set[str], has_gpus
 def _distance_cost(rank: int) -> int:
     """One NIC beyond its GPU's switch costs more than any number of steps within: as many GPUs as can be keep a NIC
     in reach of GPUDirect RDMA."""
-    return (rank + 1) * 1000 if rank <= SWITCH_LOCAL else (rank + 1) * 1_000_000
+    return (rank + 1) * 1_000_000 if rank <= SWITCH_LOCAL else (rank + 1) * 1_000_000_000
 
 
 def assign(
@@ -319,18 +320,22 @@ def _uncontended(ranks: Ranks, each: int, worst: int) -> dict[str, tuple[str, ..
 
 
 def _by_flow(ranks: Ranks, each: int, worst: int) -> dict[str, tuple[str, ...]]:
-    """The general case, as a flow of least cost."""
+    """The general case, as a flow of least cost; each GPU's nearest NIC first."""
     import networkx as nx
 
     flow = nx.DiGraph()
     for i, (gpu, by_nic) in enumerate(ranks.items()):
         flow.add_edge("source", ("gpu", gpu), capacity=each, weight=0)
+        flow.add_edge(("gpu", gpu), ("first", gpu), capacity=1, weight=0)
+        flow.add_edge(("gpu", gpu), ("more", gpu), capacity=each - 1, weight=_BEFORE_ALL_HAVE_ONE)
         for j, (nic, rank) in enumerate(by_nic.items()):
-            if rank <= worst:
-                cost = _distance_cost(rank) + abs(i * each - j)
-                flow.add_edge(("gpu", gpu), ("nic", nic), capacity=1, weight=cost)
+            cost = _distance_cost(rank) + (i * each - j) ** 2  # of squares the least sum is that in order
+            for way in () if rank > worst else ("first", "more") if rank <= SWITCH_LOCAL else ("gpu",):
+                flow.add_edge((way, gpu), ("nic", nic), capacity=1, weight=cost)
             flow.add_edge(("nic", nic), "sink", capacity=1, weight=0)
     result = nx.max_flow_min_cost(flow, "source", "sink")
-    return {
-        gpu: tuple(nic for nic in by_nic if result[("gpu", gpu)].get(("nic", nic))) for gpu, by_nic in ranks.items()
+    own = {
+        gpu: [nic for nic in by_nic if any(result[way, gpu].get(("nic", nic)) for way in ("first", "more", "gpu"))]
+        for gpu, by_nic in ranks.items()
     }
+    return {gpu: tuple(sorted(nics, key=lambda nic: ranks[gpu][nic])) for gpu, nics in own.items()}

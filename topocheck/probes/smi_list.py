@@ -3,6 +3,10 @@
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-11111111-2222-3333-4444-555555555555)
   MIG 3g.20gb     Device  0: (UUID: MIG-66666666-7777-8888-9999-aaaaaaaaaaaa)
 GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-bbbbbbbb-2222-3333-4444-555555555555)
+
+PyTorch's and vLLM's collect_env print it without the UUIDs; `sglang.check_env` has one line a model:
+
+GPU 0,1: NVIDIA A100-SXM4-40GB
 """
 
 from __future__ import annotations
@@ -22,14 +26,15 @@ PATHS = ()
 NAME = r"nvidia[-_]?smi[\W_]*(?:L|list[-_]gpus)(?![a-zA-Z])"
 
 _MAKES = r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|A\d|H\d)"
+_GPUS = r"\d{1,3}(?:,\d{1,3}){0,63}"
 _GPU = re.compile(
-    rf"GPU (\d{{1,3}}): (?={_MAKES}|.*\(UUID: )(.{{1,120}}?)(?: \(UUID:(?: (GPU-[0-9a-fA-F-]{{4,60}})\)|.*))?"
+    rf"GPU ({_GPUS}): (?={_MAKES}|.*\(UUID: )(.{{1,120}}?)(?: \(UUID:(?: (GPU-[0-9a-fA-F-]{{4,60}})\)|.*))?"
 )
 _MIG = re.compile(r"MIG \d+(?:c\.\d+)?g\.\S+ +Device +\d+:")
 _OF_NVLINK = re.compile(r"Link \d|NVML:|Device does not")
 # Not a heading of `nvidia-smi nvlink`, which spells it the same.
 _LOOKS = re.compile(
-    rf"^[ \t]*GPU \d{{1,3}}: (?:{_MAKES}|[^(\n]{{1,120}}\(UUID: GPU-)[^\n]*"
+    rf"^[ \t]*GPU {_GPUS}: (?:{_MAKES}|[^(\n]{{1,120}}\(UUID: GPU-)[^\n]*"
     r"(?:\n(?!\s*(?:Link \d|NVML:|Device does not))|\Z)",
     re.MULTILINE,
 )
@@ -47,7 +52,7 @@ def parse(text: str) -> Iterable[Fact]:
     fresh = False  # the last line named a GPU
     for line in lines(text):
         if match := _GPU.fullmatch(line.text):
-            gpus.append(_state(match, line))
+            gpus += _states(match, line)
             fresh = True
         elif gpus and _MIG.match(line.text):
             migs.setdefault(len(gpus) - 1, Evidence(INPUT, line.number, line.text))
@@ -66,14 +71,17 @@ def parse(text: str) -> Iterable[Fact]:
     return [*gpus, *errors(text, INPUT)] or [Gap(INPUT, "no GPU in it")]
 
 
-def _state(match: re.Match[str], line: Line) -> GpuState:
+def _states(match: re.Match[str], line: Line) -> list[GpuState]:
     evidence = Evidence(INPUT, line.number, line.text)
     model = word(match[2].strip())
-    return GpuState(
-        INPUT,
-        int(match[1]),
-        uuid=match[3],
-        model=model,
-        vgpu=vgpu_profile(model),
-        lines={"model": evidence, "uuid": evidence},
-    )
+    return [
+        GpuState(
+            INPUT,
+            int(index),
+            uuid=match[3],
+            model=model,
+            vgpu=vgpu_profile(model),
+            lines={"model": evidence, "uuid": evidence},
+        )
+        for index in match[1].split(",")
+    ]

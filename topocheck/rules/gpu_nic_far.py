@@ -7,7 +7,8 @@ Usual cause: a NIC in a slot of another switch or directly on the CPU.
 
 Repair: move the NIC under the GPU's switch. Where all GPUs are alike it is the design: NCCL_NET_GDR_LEVEL=PHB may help.
 
-Silent when: PXB against PIX; on Grace (NODE is the nearest there is); a VM shows a flat tree; alike for all: one info.
+Silent when: PXB against PIX; on Grace (NODE is the nearest there is); a VM shows a flat tree; the node's one compute
+NIC is on the other socket; alike for all: one info.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from topocheck.graph import RANK, Topology
 from topocheck.guards import unplaced
 from topocheck.hardware.network import FAR_BRIDGE_LOSS
 from topocheck.model import Scenario
-from topocheck.nearness import Service, row_of, services
+from topocheck.nearness import Service, on_other_socket, row_of, services
 from topocheck.patches import AddNic, MoveNic
 
 ID = "AFF002"
@@ -40,7 +41,13 @@ def check(node: Topology) -> Iterator[Answer]:
         yield _alike(node, far)
     elif 2 * (len(served) - len(far)) >= len(node.gpus):
         for service in far:
-            yield _finding(node, service)
+            if not _of_the_one_nic(node, service):
+                yield _finding(node, service)
+
+
+def _of_the_one_nic(node: Topology, service: Service) -> bool:
+    """A node with one compute NIC has it on one socket: no fault of the GPUs on the other."""
+    return len(node.compute_nics) < 2 and bool(on_other_socket(node, service.gpu, service.nearest[0]))
 
 
 def _finding(node: Topology, service: Service) -> Finding:

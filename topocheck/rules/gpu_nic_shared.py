@@ -8,18 +8,20 @@ Usual cause: a NIC in a slot of another switch; two NICs under one switch and no
 
 Repair: move its own NIC under the switch of the GPU without its own.
 
-Silent when: the node has fewer NICs than GPUs, alike for all (p4d): info; idle NICs beyond the same number a GPU.
+Silent when: the node has fewer NICs than GPUs, alike for all (p4d): info; all GPUs share alike, and the other NICs
+belong to GPUs that are not here (a container with a part of a node): info; idle NICs beyond the same number a GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from topocheck.finding import Answer, Finding
 from topocheck.graph import RANK, SWITCH_LOCAL, Topology
 from topocheck.guards import unplaced
 from topocheck.model import Scenario
-from topocheck.nearness import Service, row_of, services
+from topocheck.nearness import Service, on_other_socket, row_of, services
 from topocheck.patches import MoveNic
 
 ID = "AFF003"
@@ -34,10 +36,28 @@ def check(node: Topology) -> Iterator[Answer]:
     if len(node.compute_nics) < len(node.gpus):
         yield from _by_design(node)
         return
-    for service in services(node):
+    served = services(node)
+    near = {s.gpu.id: _on_switch(node, s) for s in served if s.local}
+    sizes = Counter(near.values())
+    crowded = {gpu: (sizes[nics], len(nics)) for gpu, nics in near.items() if sizes[nics] > len(nics)}
+    if len(crowded) == len(node.gpus) and len(set(crowded.values())) == 1 and _of_gpus_not_here(node, near):
+        yield _alike(node, *next(iter(crowded.values())))
+        return
+    for service in served:
         own = [node.pcie_class(service.gpu.id, nic.id) for nic in service.own]
-        if service.local and own and all(cls and RANK[cls] > SWITCH_LOCAL for cls in own):
+        if service.gpu.id in crowded and own and all(cls and RANK[cls] > SWITCH_LOCAL for cls in own):
             yield _finding(node, service)
+
+
+def _on_switch(node: Topology, service: Service) -> frozenset[str]:
+    return frozenset(n.id for n in node.compute_nics if RANK[node.pcie_class(service.gpu.id, n.id)] <= SWITCH_LOCAL)
+
+
+def _of_gpus_not_here(node: Topology, near: Mapping[str, frozenset[str]]) -> bool:
+    """Whether the NICs on no GPU's switch are as many as the GPUs, or on a socket without GPUs: a part of a node."""
+    used = frozenset[str]().union(*near.values())
+    others = [nic for nic in node.compute_nics if nic.id not in used]
+    return len(others) >= len(node.gpus) or all(on_other_socket(node, g, n) for g in node.gpus for n in others)
 
 
 def _finding(node: Topology, service: Service) -> Finding:
@@ -59,6 +79,21 @@ def _finding(node: Topology, service: Service) -> Finding:
         scenarios=(Scenario("node-nics"), Scenario("gpu-nic", gpu.id)),
         price_kind="computed",
         covers=frozenset({gpu.id}),
+    )
+
+
+def _alike(node: Topology, gpus: int, nics: int) -> Finding:
+    """Every GPU shares alike, and the other NICs are on no GPU's switch."""
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity="info",
+        subjects=tuple(g.id for g in node.gpus),
+        message=f"{gpus} GPUs share {nics} compute NIC{'s' if nics > 1 else ''} on their switch, alike for all; "
+        "the other NICs are on no GPU's switch",
+        repair="As built, or the other NICs belong to GPUs not seen here",
+        evidence=row_of(node, node.gpus[0]),
+        effect="none",
     )
 
 
