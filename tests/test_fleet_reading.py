@@ -119,53 +119,6 @@ def test_of_two_reports_of_a_host_the_newer_counts(ask, lines, first):
     assert "gpu0001" in document["unread_examples"][0]
 
 
-def in_pieces(lines, size=1024):
-    """As srun -l writes them: a piece of each task in turn, each with its label; those of a task in order."""
-    pieces = [[line[i : i + size] for i in range(0, len(line), size)] for line in lines]
-    for turn in range(max(map(len, pieces))):
-        yield from (b"%2d: %s" % (task, own[turn]) for task, own in enumerate(pieces) if turn < len(own))
-
-
-LABELLED = {
-    "srun -l": lambda lines: in_pieces(lines),
-    "srun -l, one after the other": lambda lines: in_pieces(lines, 10**6),
-    "clush": lambda lines: [b"gpu%03d: %s" % (i, line) for i, line in enumerate(lines)],
-    "clush -b": lambda lines: [
-        part for i, line in enumerate(lines) for part in (b"-" * 15, b"gpu%03d" % i, b"-" * 15, line)
-    ],
-    "pdsh": lambda lines: [b"gpu%03d.example.com: %s" % (i, line) for i, line in enumerate(lines)],
-    "blank lines": lambda lines: [part for line in lines for part in (line, b"", b"  ")],
-    "CRLF": lambda lines: [line + b"\r" for line in lines],
-    "CRLF and a label": lambda lines: [b"gpu%03d: %s\r" % (i, line) for i, line in enumerate(lines)],
-    "a byte order mark": lambda lines: [b"\xef\xbb\xbf" + lines[0], *lines[1:]],
-    "spaces": lambda lines: [b"  %s\t" % line for line in lines],
-    "an array": lambda lines: [b"[" + b",".join(lines) + b"]"],
-    "indented": lambda lines: [json.dumps(json.loads(line), indent=2).encode() for line in lines],
-    "an indented array": lambda lines: [json.dumps([json.loads(line) for line in lines], indent=4).encode()],
-}
-
-
-@pytest.mark.parametrize("form", LABELLED)
-def test_forms(ask, lines, form):
-    document = ask(b"\n".join(LABELLED[form](lines)) + b"\n")
-    foreign = 12 if form == "clush -b" else 0  # the names in its frames
-    assert (document["nodes"], document["unread"]) == (12, unread(foreign=foreign)), document["unread_examples"]
-
-
-def test_a_task_that_died_costs_its_own_pieces(ask, lines):
-    """Its last pieces never came; what Slurm says of it is counted, too."""
-    pieces = [piece for piece in in_pieces(lines) if not piece.startswith(b" 5: ") or b"topocheck.node/1" in piece]
-    document = ask(b"\n".join([*pieces, b"srun: error: gpu0006: task 5: Killed"]))
-    assert (document["nodes"], document["unread"]) == (11, unread(torn=1, foreign=1))
-
-
-def test_pieces_without_labels_are_torn_lines_and_the_rest_is_read(ask, lines):
-    """srun without -l: two reports were mixed in the middle of a line."""
-    mixed = [lines[0][:1024] + lines[1][:2048] + lines[0][1024:], lines[1][2048:]]
-    document = ask(b"\n".join([*mixed, *lines[2:]]))
-    assert (document["nodes"], document["unread"]["torn"] + document["unread"]["foreign"]) == (10, 2)
-
-
 def packed(folder, lines):
     """One folder of <host>.json, as `--output` writes them, and what else lies there."""
     folder.mkdir()

@@ -59,12 +59,15 @@ class Listing(NamedTuple):
     guids: tuple[tuple[str, str], ...] = ()
 
 
-def listing(text: str, origin: str) -> Listing | None:
-    """The fabric that a text lists; None if neither ibnetdiscover nor iblinkinfo wrote it."""
-    for probe in (ibnetdiscover, iblinkinfo):
-        if probe.sniff(text):
-            return _Cables(probe.links(text), probe.INPUT).listing(origin)
-    return None
+def is_listing(text: str) -> bool:
+    """Whether ibnetdiscover or iblinkinfo wrote it."""
+    return ibnetdiscover.sniff(text) or iblinkinfo.sniff(text)
+
+
+def listing(text: str, origin: str) -> Listing:
+    """The fabric that a text lists."""
+    probe = ibnetdiscover if ibnetdiscover.sniff(text) else iblinkinfo
+    return _Cables(probe.links(text), probe.INPUT).listing(origin)
 
 
 def distinct(listings: Iterable[Listing]) -> tuple[Listing, ...]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-_LABEL = re.compile(rb"\s{0,16}([\w.-]{1,255}): ")
+LABEL = re.compile(rb"\s{0,16}([\w.-]{1,255}): ")
 _PIECE_BYTES = 1024
-_START = b'{"schema"'  # what a report begins with
+START = b'{"schema"'  # what a report begins with
 _Line = tuple[int, bytes | None]
 
 
@@ -41,13 +41,13 @@ def joined(lines: Iterable[_Line], most: int) -> Iterator[_Line]:
     """
     begun: dict[bytes, _Begun] = {}
     for number, line in lines:
-        label = _LABEL.match(line) if line and line[:1] != b"{" else None
+        label = LABEL.match(line) if line and line[:1] != b"{" else None
         if label is None or line is None:
             yield number, line
             continue
         name, text = label[1], line[label.end() :].rstrip(b"\r")
         open_ = begun.get(name)
-        if open_ is not None and not text.startswith(_START):
+        if open_ is not None and not text.startswith(START):
             open_.add(text, most)
             if len(text) < open_.first:
                 yield begun.pop(name).line()

@@ -1,19 +1,20 @@
 """Streams of bytes → reports and fabric listings. A line that is no report costs that line, and is counted.
 
-A report is a line of JSON, alone in its file or among others, with srun's or clush's label before it ("3: {…}",
-"gpu017: {…}"), or a file of indented JSON.
+A report is a line of JSON, alone in its file or among others, with what srun, clush, ansible or kubectl put around it
+(wrappings.py), or a file of indented JSON.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topocheck.fleet.pieces import joined
 from topocheck.fleet.report import Unread
 from topocheck.fleet.streams import Stream, streams
+from topocheck.fleet.wrappings import begins_reports, heads, inside, is_frame, opens_indented, report_in
 from topocheck.formats.json import SCHEMA
 from topocheck.sources.reading import decode, printable
 
@@ -26,9 +27,7 @@ _LISTING_BYTES = 256 << 20  # 10,000 nodes of 8 ports take 40 MB
 _MOST_EXAMPLES = 10
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _ENDS = {b"{": b"}", b"[": b"]"}  # of indented JSON: what it begins with, what its last line is
-_LABEL = re.compile(rb"\s*([\w.-]{1,255}):\s*(?=[{\[])")
-_STARTED = re.compile(rb"\[?\s*\{")
-_BANNER = re.compile(rb"-{3,}\s*$")  # clush -b frames what nodes say
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")  # what PowerShell's > writes
 
 
 class Document(NamedTuple):
@@ -46,6 +45,7 @@ class Reading:
         self.listings: list[Listing] = []
         self._counts = dict.fromkeys(("torn", "duplicate", "schema", "foreign"), 0)
         self._examples: list[str] = []
+        self._above: tuple[str, bytes] | None = None  # where, and what: no report, perhaps the heading of the next
 
     @property
     def unread(self) -> Unread:
@@ -54,6 +54,7 @@ class Reading:
 
     def count(self, what: str, origin: str, why: str) -> None:
         """One line or file more that was no report."""
+        self._settle()
         self._counts[what] += 1
         if what == "schema":  # ours, so the reason helps most
             self._examples.insert(0, f"{origin}: {why}")
@@ -71,19 +72,24 @@ class Reading:
                 self.count("foreign", stream.origin, "binary, not text")
             elif not self._is_listing(head, stream.origin):
                 yield from self._of_lines(head, stream)
+            self._settle()
+
+    def _settle(self, host: str | None = None) -> None:
+        """The line above is counted, unless it is the heading of this host's report."""
+        if self._above is not None:
+            (where, text), self._above = self._above, None
+            if host is None or not heads(text, host):
+                self.count("foreign", where, f"no report: {_shown(text)}")
 
     def _is_listing(self, head: _Head, origin: str) -> bool:
         """Takes it if it is one."""
-        start = head.bytes.lstrip(_BLANK)[:1]
-        if start in (b"{", b"[") or _LABEL.match(head.bytes):
+        if begins_reports(head.bytes.lstrip(_BLANK)):
             return False
-        from topocheck.fleet.fabric import listing
+        from topocheck.fleet.fabric import is_listing, listing
 
-        if listing(decode(head.bytes) or "", origin) is None:
+        if not is_listing(decode(head.bytes) or ""):
             return False
-        found = listing(decode(head.rest(_LISTING_BYTES)) or "", origin)
-        if found is not None:
-            self.listings.append(found)
+        self.listings.append(listing(decode(head.rest(_LISTING_BYTES)) or "", origin))
         return True
 
     def _of_lines(self, head: _Head, stream: Stream) -> Iterator[Document]:
@@ -97,37 +103,38 @@ class Reading:
                 indented = []
             if line is None:
                 self.count("torn", where, f"longer than {_LINE_BYTES >> 20} MB")
-            elif indented or text in _ENDS:
-                end = end if indented else _ENDS[text]
+            elif indented or text in _ENDS or opens_indented(text):
+                end = end if indented else _ENDS[text[-1:]]
                 size = size + len(line) if indented else len(line)
-                indented.append(line)
+                indented.append(line if indented else text[-1:])
                 if line.rstrip(_BLANK) == end or size > _LINE_BYTES:
                     yield from self._read(b"\n".join(indented), stream.origin, stream.stem)
                     indented = []
-            elif text and not _BANNER.match(text):
+            elif text and not is_frame(text):
                 yield from self._read(text, where, f"{stream.stem}:{number}" if number > 1 else stream.stem)
         if indented:
             yield from self._read(b"\n".join(indented), stream.origin, stream.stem)
 
-    def _read(self, text: bytes, where: str, host: str) -> Iterator[Document]:
-        label = _LABEL.match(text)
-        if label:
-            text = text[label.end() :]
-            host = host if label[1].isdigit() else label[1].decode("ascii", "replace")
-        if not _STARTED.match(text):
-            self.count("foreign", where, f"no report: {_shown(text)}")
+    def _read(self, line: bytes, where: str, host: str) -> Iterator[Document]:
+        text, label = report_in(line)
+        if not text:
+            self._settle()
+            self._above = where, line
             return
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
             self.count("torn", where, f"cut off or damaged JSON ({error})")
             return
+        host = host if label is None or label.isdigit() else label
         others = []
         for entry in data if isinstance(data, list) else [data]:
-            if isinstance(entry, dict) and entry.get("schema") == SCHEMA:
-                yield Document(where, host, entry)
-            else:
-                others.append(entry)
+            found = list(inside(entry))
+            for document in found:
+                if _ours(document):
+                    self._settle(str(document.get("host") or host))
+                    yield Document(where, host, document)
+            others += [document for document in found or [entry] if not _ours(document)]
         if others:
             self._not_ours(others[0], where)
 
@@ -141,12 +148,20 @@ class Reading:
             self.count("schema", where, f"{_shown(schema.encode())}: this version reads {SCHEMA}")
 
 
+def _ours(document: object) -> bool:
+    return isinstance(document, dict) and document.get("schema") == SCHEMA
+
+
 class _Head:
-    """A stream's first bytes, and the whole stream after all."""
+    """A stream's first bytes, and the whole stream after all; UTF-16 as UTF-8."""
 
     def __init__(self, stream: Stream) -> None:
         self._read: Callable[[int], bytes] = stream.reader.read
         self.bytes = self._read(_CHUNK_BYTES)
+        if self.bytes.startswith(_UTF16):
+            decoder = codecs.getincrementaldecoder("utf-16")("replace")
+            self._read = lambda size: _recoded(stream.reader.read, size, decoder)
+            self.bytes = decoder.decode(self.bytes).encode("utf-8", "replace")
         self._ahead = self.bytes
         self.binary = bool(self.bytes) and decode(self.bytes) is None
 
@@ -163,6 +178,13 @@ class _Head:
         while len(data) < limit and (more := self.read(_CHUNK_BYTES)):
             data += more
         return bytes(data)
+
+
+def _recoded(read: Callable[[int], bytes], size: int, decoder: codecs.IncrementalDecoder) -> bytes:
+    while data := read(size):
+        if text := decoder.decode(data):
+            return text.encode("utf-8", "replace")
+    return b""
 
 
 def _lines(read: Callable[[int], bytes]) -> Iterator[bytes | None]:
