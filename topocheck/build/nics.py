@@ -24,7 +24,7 @@ _NUMBERED = re.compile(r"NIC\d+")
 # systemd's predictable names carry the address, bus and slot in decimal: ibp2s0f1, rocep1s0, roceP2p1s0f1, rdmap79s0.
 _PATH_NAME = re.compile(r"(?:ib|roce|rdma|iw|opa)(?:P(\d+))?p(\d+)s(\d+)(?:f(\d+))?")
 # Interfaces of one card: enp27s0f0np0 and enp27s0f1np1, ens3f0 and ens3f1.
-_SLOT_NAME = re.compile(r"((?:en|ib)(?:P\d{1,6})?(?:p\d{1,4})?s\d{1,6})(?:f\d)?(?:np\d{1,3}|d\d{1,3})?")
+SLOT_NAME = re.compile(r"((?:en|ib)(?:P\d{1,6})?(?:p\d{1,4})?s\d{1,6})(f\d)?(?:np\d{1,3}|d\d{1,3})?")
 
 
 def natural(name: str) -> tuple[object, ...]:
@@ -243,5 +243,5 @@ def _card(id_: str, rdma: RdmaDevice | None, pci: PciFunction | None) -> str:
     if guid and guid.strip("0x: "):
         return guid
     bdf = pci.bdf if pci else (rdma.bdf if rdma else None) or bdf_of_name(id_)
-    slot = next((m[1] for p in (rdma.ports if rdma else ()) if (m := _SLOT_NAME.fullmatch(p.netdev or ""))), None)
+    slot = next((m[1] for p in (rdma.ports if rdma else ()) if (m := SLOT_NAME.fullmatch(p.netdev or ""))), None)
     return (bdf.split(".")[0] if bdf else slot) or id_

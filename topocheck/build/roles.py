@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from topocheck.build.nics import natural
+from topocheck.build.nics import SLOT_NAME, natural
 from topocheck.build.pci import address_key
 from topocheck.graph import RANK, SWITCH_LOCAL, Device
 from topocheck.hardware import network
@@ -136,7 +136,7 @@ def kinds_of(nics: list[Device], gpus: list[Device], class_of: ClassOf) -> list[
             nic.pci_id or nic.device_type or (of_column if _COLUMN.fullmatch(nic.id) else _driver_of(nic.id)),
             nic.board_id,
             layer,
-            cards[nic.card],
+            max(cards[nic.card], _ports_told(nic) or 1),
             len(nic.ports),
             nic.is_vf,
         )
@@ -147,6 +147,13 @@ def kinds_of(nics: list[Device], gpus: list[Device], class_of: ClassOf) -> list[
         for rate, members in _split_by_rate(group, gpus, class_of):
             kinds.append(Kind((*key, rate), tuple(members), rate))
     return kinds
+
+
+def _ports_told(nic: Device) -> int | None:
+    """What the interface's name says of the card: systemd gives the function of a card that has several (at least 2
+    ports), and leaves it out of one that has one."""
+    match = next((m for p in nic.ports if (m := SLOT_NAME.fullmatch(p.netdev or ""))), None)
+    return None if match is None else 2 if match[2] else 1
 
 
 def _driver_of(name: str) -> str | None:
@@ -184,7 +191,9 @@ def _down_with_their_like(base: dict[tuple[object, ...], list[Device]]) -> dict[
         ]
         for nic in group:
             set_to = {p.link_layer for p in nic.ports}
-            best = max(like, key=lambda k: (k[2] in set_to, len(base[k]))) if like else key
+            told = {None, _ports_told(nic)}
+            fitting = [k for k in like if len(told) == 1 or any(_ports_told(n) in told for n in base[k])]
+            best = max(fitting, key=lambda k: (k[2] in set_to, len(base[k]))) if fitting else key
             joined.setdefault(best, []).append(nic)
     return joined
 

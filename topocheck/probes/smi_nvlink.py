@@ -137,15 +137,18 @@ def _take(gpu: _Gpu, line: Line, witness: str) -> None:
 
 
 def _without_cut_lists(gpus: dict[int, _Gpu], witness: str) -> Iterator[Gap]:
-    """Drops the list of a GPU that ends early: nvidia-smi prints every link, so a shorter list than its equals' without
-    an inactive link in it, or one that a poster cut, does not say how many are up."""
-    whole = {m: max(len(g.ports) for g in gpus.values() if g.model == m) for m in {g.model for g in gpus.values()}}
+    """Forgets the list of a GPU that ends early: nvidia-smi prints every link, so a shorter list than its equals'
+    without an inactive link in it, or one that a poster cut, does not say how many are up."""
+    listed = {index: [n for n, p in gpu.ports.items() if p.active is not None] for index, gpu in gpus.items()}
+    whole = {g.model: max(len(listed[i]) for i, o in gpus.items() if o.model == g.model) for g in gpus.values()}
     for index, gpu in gpus.items():
-        status = gpu.ports and all(port.active for port in gpu.ports.values())
-        short = len(gpu.ports) < whole[gpu.model]
-        if status and (short or (gpu.cut and len(gpus) == 1)):
-            yield Gap(witness, f"the list of GPU {index}'s links ends early: {len(gpu.ports)} were read")
-            gpu.ports = {}
+        links = sorted(listed[index])
+        short = len(links) < whole[gpu.model]
+        cut = gpu.cut and (len(gpus) == 1 or links != [*range(len(links))])
+        if links and all(gpu.ports[n].active for n in links) and (short or cut):
+            yield Gap(witness, f"the list of GPU {index}'s links ends early: {len(links)} were read")
+            for port in gpu.ports.values():
+                port.active = port.rate_gb_per_s = None
 
 
 def _fact(witness: str, index: int, gpu: _Gpu) -> NvlinkGpu:

@@ -66,6 +66,7 @@ def _by_count(node: Topology, gpu: Device, listed: Mapping[str, int]) -> Finding
     by_platform = node.platform.nvlinks_per_gpu if node.platform else 0
     full = max(active, *equals, on_board, by_platform)
     better = sum(links > active for links in equals)
+    active += _unlisted(gpu, full)
     if active == full or (not on_board and (not enough(better, len(equals)) or active == 0)):
         return None
     if on_board and node.machine.virtual and not any((active, *equals)):
@@ -79,6 +80,13 @@ def _ends_early(gpu: Device) -> bool:
     ports = gpu.nvlinks or ()
     by_smi = all(p.line is not None and p.line.input.startswith("nvidia-smi") for p in ports)
     return bool(ports) and by_smi and all(p.active for p in ports) and [p.link for p in ports] == [*range(len(ports))]
+
+
+def _unlisted(gpu: Device, full: int) -> int:
+    """How many links a list with inactive ones leaves out, a cut in a posting: up for all it says."""
+    ports = gpu.nvlinks or ()
+    known = [p for p in ports if p.active is not None]
+    return max(0, full - len(known)) if any(p.active is False for p in known) else 0
 
 
 def _evidence(gpu: Device) -> Evidence | None:
@@ -95,13 +103,14 @@ def _finding(node: Topology, gpu: Device, links: int, full: int, line: Evidence 
     down = [p.link for p in gpu.nvlinks or () if p.active is False]
     numbers = ", ".join(map(str, down))
     which = f" (link{'s' if len(down) > 1 else ''} {numbers} inactive)" if down and len(down) <= 4 else ""
+    most = "at most " if gpu.nvlinks and _unlisted(gpu, full) else ""
     equals = equals_of(node, gpu)
     return Finding(
         rule=ID,
         name=NAME,
         severity=severity,
         subjects=(gpu.id,),
-        message=f"{gpu.id} has {links} of {full} NVLinks up{which}",
+        message=f"{gpu.id} has {most}{links} of {full} NVLinks up{which}",
         repair="Reset GPUs and NVSwitches or reboot; if the link stays down, replace GPU, baseboard or bridge",
         evidence=(line,) if line else (),
         expected_from="equals" if equals else "both ends",

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from topocheck.facts import RdmaPort
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, enough, equals_of
 from topocheck.graph import Device, Topology
+from topocheck.hardware.network import most_gbit_per_s
 from topocheck.model import Scenario
 from topocheck.patches import SetPort
 
@@ -75,7 +76,8 @@ def _finding(node: Topology, nic: Device, down: list[RdmaPort]) -> Finding:
     named = nic.role_from in ("policy", "platform") and nic.role == "compute"
     wanted = named and nic.state != "active" and severity != "error"
     gpus = node.gpus_of(nic)
-    rate = max((e.rate_gbit_per_s or 0.0 for e in equals), default=0.0) or None
+    of_equals = max((e.rate_gbit_per_s or 0.0 for e in equals), default=0.0)
+    rate = of_equals or most_gbit_per_s(nic.pci_id, nic.device_type)
     cause, repair = _cause(down[0])
     which = f"port {down[0].port} " if len(nic.ports) > 1 else "port "
     lines = [line for p in down for key in _shown(p) if (line := p.lines.get(key))]
@@ -92,7 +94,7 @@ def _finding(node: Topology, nic: Device, down: list[RdmaPort]) -> Finding:
         expected_from=nic.role_from if wanted else "equals" if active else None,
         patches=tuple(SetPort(nic.id, p.port, rate) for p in down),
         scenarios=(Scenario("node-nics"), *(Scenario("gpu-nic", g) for g in gpus)),
-        price_kind="computed" if gpus or (nic.role == "compute" and rate) else "unknown",
+        price_kind="computed" if (gpus and rate) or (nic.role == "compute" and of_equals) else "unknown",
         covers=frozenset(gpus),
     )
 
