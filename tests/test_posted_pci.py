@@ -55,6 +55,28 @@ def test_an_address_by_itself_above_its_fields(tmp_path: Path) -> None:
     assert not report.gaps
 
 
+def test_an_address_before_each_field(tmp_path: Path) -> None:
+    # for x in …; do lspci -vv -s $x | grep Lnk | sed "s/^/$x /"; done
+    listing = "".join(f"{bus}:00.0 {GPU}\n" for bus in ("2a", "2b"))
+    fields = "".join(f"2a:00.0 {line.strip()}\n0000:2b:00.0: {line.strip()}\n" for line in NARROW.splitlines())
+    report = posted(tmp_path, listing + fields)
+    assert [d.model for d in report.devices] == ["NVIDIA Corporation GA102 [GeForce RTX 3090]"] * 2
+    assert found(report, "PCI003") == {"gpu0", "gpu1"}
+
+
+@pytest.mark.parametrize(
+    ("places", "gpus"),
+    [
+        (("2a:00.0", "2a:00.4", "2a:00.5", "2a:01.0"), ["0000:2a:00.0"]),
+        (("2a:00.0", "2a:01.0"), ["0000:2a:00.0", "0000:2a:01.0"]),  # a guest's bus of conventional PCI
+        (("00:04.0", "00:05.0"), ["0000:00:04.0", "0000:00:05.0"]),
+    ],
+)
+def test_virtual_functions_of_a_gpu_are_no_gpus(tmp_path: Path, places: tuple[str, ...], gpus: list[str]) -> None:
+    text = "".join(f"{place} 3D controller: NVIDIA Corporation GA102GL [RTX A5000] (rev a1)\n" for place in places)
+    assert [d.bdf for d in posted(tmp_path, text).devices] == gpus
+
+
 @pytest.mark.parametrize(
     ("address", "width", "subjects"),
     [

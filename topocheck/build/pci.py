@@ -31,9 +31,25 @@ def functions_of(facts: Iterable[PciFunction]) -> dict[str, PciFunction]:
         bdf: _joined(sorted(group, key=lambda f: rank.get(f.witness, len(rank)))) if len(group) > 1 else group[0]
         for bdf, group in sorted(by_bdf.items(), key=lambda item: address_key(item[0]))
     }
+    joined |= _virtual_gpus(joined)
     for gpu in [f for f in joined.values() if is_gpu(f) and _sleeps(f)]:
         joined |= {bdf: _at_its_fastest(joined[bdf], by_bdf[bdf]) for bdf in (gpu.bdf, gpu.parent) if bdf in joined}
     return joined
+
+
+def _virtual_gpus(functions: Mapping[str, PciFunction]) -> dict[str, PciFunction]:
+    """The virtual functions of GPUs in a listing that does not say whose they are: on the bus of a GPU there are others
+    of its name, some of them not its function 0 but 2 or 4 (its sound is 1)."""
+    buses: dict[str, list[PciFunction]] = {}
+    for f in functions.values():
+        if is_gpu(f):
+            buses.setdefault(f.bdf[:-4], []).append(f)
+    virtual: dict[str, PciFunction] = {}
+    for bus, (first, *others) in buses.items():
+        same = [f for f in others if (f.name, f.device_id) == (first.name, first.device_id)]
+        if first.bdf == f"{bus}00.0" and any(f.bdf[-1] > "1" for f in same):
+            virtual |= {f.bdf: replace(f, vf_of=first.bdf) for f in same}
+    return virtual
 
 
 def _sleeps(gpu: PciFunction) -> bool:

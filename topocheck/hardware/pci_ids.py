@@ -96,8 +96,9 @@ def class_of_name(class_name: str) -> str | None:
 
 
 def is_gpu(pci: PciFunction) -> bool:
-    """Whether the function is an NVIDIA GPU: its display function, neither audio, USB, NVSwitch nor bridge."""
-    if pci.is_bridge or pci.vendor_id != NVIDIA:
+    """Whether the function is an NVIDIA GPU: its display function, neither audio, USB, NVSwitch nor bridge, and none of
+    the virtual functions that vGPU hosts show beside it."""
+    if pci.is_bridge or pci.vendor_id != NVIDIA or pci.vf_of is not None:
         return False
     if pci.class_id is not None:
         return pci.class_id in _DISPLAY

@@ -50,6 +50,7 @@ _MAX_LINE = 4096  # characters of a line that are looked at
 _HEX = frozenset("0123456789abcdefABCDEF")
 _HEADER_LINE = re.compile(rf"\n[ \t>\u00a0]{{0,40}}{BDF}[ \t\u00a0]+[^\s:\"][^:\n\"]{{1,80}}:[ \t\u00a0]+\S")
 _FIELD_LINE = re.compile(r"\n[ \t>\u00a0]{0,40}(?:LnkSta|LnkCap|ACSCtl|ACSCap|DevCtl):[ \t]")
+_BEFORE_FIELD = re.compile(rf"({BDF}):?[ \t]+({'|'.join(sorted(LINK_FIELDS))}):")
 _ALONE = re.compile(rf"({BDF}):?\s{{0,20}}")
 _COMMAND = re.compile(rf"\blspci\b.{{0,200}}?\s-[a-zA-Z]*s\s*({BDF})(?:\s|$)")
 
@@ -123,8 +124,12 @@ def _read(lines: list[str]) -> tuple[list[_Entry], Counter[str]]:
 
 
 def _opened(lines: list[str], index: int, line: str) -> _Entry | None:
-    """The function that begins here: with a device line, with the command that asked for it alone, or with its address
-    by itself above one of its fields, as scripts print it."""
+    """The function that begins here: with a device line, with the command that asked for it alone, or, as scripts print
+    it, with its address before or above one of its fields."""
+    if line[:1] in _HEX and (field := _BEFORE_FIELD.match(line)):
+        entry = _Entry(full_bdf(field.group(1)) or "")
+        _take(entry, field.group(2), lines, index)
+        return entry
     match = match_header(line) if line[:1] in _HEX else None
     match = match_header(unwrapped(lines, index, line.rstrip())) if match else header_within(line)
     if match:
