@@ -91,7 +91,7 @@ def test_gpus_below_their_own_devices_are_read(tmp_path):
         flags=re.MULTILINE,
     )
     assert newer.count("DEV/") == 2
-    (tmp_path / "job.log").write_text(log(newer.partition("=====")[0]))
+    (tmp_path / "job.log").write_text(log(newer[: newer.index("GPU/0-1b000 :")]))
     report, node = check(str(tmp_path / "job.log"))
     assert [(g.bdf, g.pci_id) for g in node.gpus] == [("0000:1b:00.0", "10de:2330"), ("0000:9b:00.0", "10de:2330")]
     assert node.pcie_class("gpu4", "mlx5_0") == "PIX"
@@ -146,3 +146,23 @@ def test_gpus_of_amd_are_not_taken_for_nvidias(tmp_path, nvidia, amd, lost):
     report, node = check(str(tmp_path / "job.log"))
     assert len(node.gpus) == 2 - lost
     assert any(f"{lost} GPUs that are not NVIDIA's" in gap.reason for gap in report.gaps)
+
+
+def test_a_tree_that_is_cut_accuses_nobody(tmp_path):
+    """Four GPUs, each with its NIC on its switch: wherever the log ends, no GPU is without."""
+    tree = ["=== System : maxBw 48.0 totalBw 370.8 ===", "CPU/0-0 (1/1/2)"]
+    for i in range(4):
+        tree += [
+            f"+ PCI[48.0] - PCI/0-{i + 1}7000 (1000c0301000100b)",
+            f"              + PCI[48.0] - GPU/0-{i + 1}b000 ({i})",
+            "                            + NVL[370.8] - NVS/0-0",
+            f"              + PCI[48.0] - NIC/0-{i + 1}c000",
+            f"                            + NET[50.0] - NET/0-{i} (0/d2cb190003c2880{i}/1/50.000000)",
+        ]
+    tree.append("==========================================")
+    for end in range(3, len(tree) + 1):
+        (tmp_path / "job.log").write_text("".join(f"{HEAD}{line}\n" for line in tree[:end]))
+        report, node = check(str(tmp_path / "job.log"))
+        assert [f.message for f in report.findings if f.severity != "info"] == [], tree[end - 1]
+        assert len(node.gpus) == (4 if end == len(tree) else (end - 3) // 5)
+        assert any("cut" in gap.reason for gap in report.gaps) == (end < len(tree))

@@ -93,6 +93,7 @@ class _Rank:
     stack: list[tuple[int, str]] = field(default_factory=list)  # column of what hangs on it, address or ""
     numa: int | None = None
     broken: bool = False  # the tree's indentation is lost
+    ended: bool = False  # the line below the tree was printed
     foreign: bool = False  # its GPUs are AMD's
 
 
@@ -118,7 +119,7 @@ def parse(text: str) -> Iterable[Fact]:
         return [Gap(INPUT, "no line of NCCL's in it")]
     hosts = list(dict.fromkeys(rank.host for rank in ranks.values() if rank.host)) or [""]
     own = [rank for rank in ranks.values() if rank.host == hosts[0]]
-    rank = next((r for r in own if r.paths), next((r for r in own if r.functions), own[0]))
+    rank = max(own, key=lambda r: (bool(r.paths), r.ended, bool(r.functions)))
     rank.foreign = any(r.foreign for r in own)
     rank.names = rank.names or next((r.names for r in own if r.names), {})
     rank.merged = rank.merged or next((r.merged for r in own if r.merged), [])
@@ -142,7 +143,7 @@ def _read(rank: _Rank, said: str, line: Line) -> None:
     elif rank.stack and (match := _TREE.fullmatch(said.rstrip())):
         _add_branch(rank, match, line)
     elif said.startswith("==="):
-        rank.stack = []
+        rank.ended, rank.stack = rank.ended or bool(rank.stack), []
     elif said.startswith(_RCCL):
         rank.foreign = True
 
@@ -180,10 +181,21 @@ def _net(bdf: str | None, bracket: str, line: Line) -> _Net:
 
 
 def _is_broken(rank: _Rank) -> bool:
-    """Whether blanks were lost: then switches hold nothing and networks hang on a CPU, which NCCL never prints."""
+    """Whether blanks were lost: then switches hold nothing and networks hang on a CPU, which NCCL never prints; the
+    last switch of a tree that is cut may."""
     holding = {function.parent for function in rank.functions.values()}
-    empty = any(function.is_bridge and bdf not in holding for bdf, function in rank.functions.items())
+    drawn = list(rank.functions.items())[: None if rank.ended else -1]
+    empty = any(function.is_bridge and bdf not in holding for bdf, function in drawn)
     return rank.broken or empty or any(net.bdf is None for net in rank.nets.values())
+
+
+def _is_behind_cut(rank: _Rank, bdf: str) -> bool:
+    """Whether it is below the switch that a cut tree ends in: its NIC or GPU may be behind the cut."""
+    open_switch = rank.stack[1][1] if len(rank.stack) > 1 else None
+    at: str | None = bdf
+    while at and at != open_switch:
+        at = rank.functions[at].parent if at in rank.functions else None
+    return bool(at)
 
 
 def _column_of(match: re.Match[str]) -> int:
@@ -209,8 +221,13 @@ def _function(bdf: str, kind: str, ids: str, above: str, numa: int | None, line:
 
 def _facts(rank: _Rank, numbers: dict[str, int]) -> Iterator[Fact]:
     broken = _is_broken(rank)
-    gpus = sorted(rank.paths or {bdf for bdf, f in rank.functions.items() if f.class_id == "0302"})[:_MAX_GPUS]
-    foreign = [bdf for bdf in gpus if rank.foreign or _vendor(rank, bdf) != "10de"]
+    if not rank.ended and rank.stack and not broken:
+        rank.functions = {bdf: f for bdf, f in rank.functions.items() if not _is_behind_cut(rank, bdf)}
+        rank.nets = {number: net for number, net in rank.nets.items() if net.bdf in rank.functions}
+        yield Gap(INPUT, "the tree is cut: the switch it ends in is left out")
+    drawn = {bdf for bdf, f in rank.functions.items() if f.class_id == "0302"}
+    gpus = sorted(drawn.union(rank.paths))[:_MAX_GPUS]
+    foreign = {bdf for bdf in gpus if rank.foreign or _vendor(rank, bdf) != "10de"}
     if broken:
         yield Gap(INPUT, "the tree's indentation was lost on the way: only the distances are read")
     else:
@@ -268,8 +285,9 @@ def _matrix(rank: _Rank, index: dict[str, int], named: dict[int, RdmaDevice]) ->
                 if kind == "NET":
                     cells[(column, row)] = word
     if cells:
-        names = (*sorted(lines), *dict.fromkeys(nics.values()))
-        yield Matrix(INPUT, names, cells, {}, {}, lines=lines)
+        gpus = (f"GPU{number}" for number in index.values())
+        names = (*sorted(gpus), *dict.fromkeys(nics.values()))
+        yield Matrix(INPUT, names, cells, {}, {}, lines=lines, cut=len(lines) < len(index))
 
 
 def _gpu_name(index: dict[str, int], end: str) -> str | None:
