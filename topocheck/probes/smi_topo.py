@@ -29,7 +29,17 @@ from topocheck.facts import Evidence, Fact, Gap, Matrix
 from topocheck.probes.lines import Line, lines, sniffed
 from topocheck.probes.smi_errors import errors
 from topocheck.probes.smi_topo_affinity import COLUMNS, affinity
-from topocheck.probes.smi_topo_rows import Header, Row, cells_of, header, is_p2p_row, is_torn, legend_entry, plain, row
+from topocheck.probes.smi_topo_rows import (
+    Header,
+    Row,
+    cells_of,
+    header,
+    is_p2p_row,
+    is_torn,
+    legend_entries,
+    plain,
+    row,
+)
 
 INPUT = "nvidia-smi topo -m"
 INPUT_MP = "nvidia-smi topo -mp"
@@ -132,9 +142,9 @@ def _note(draft: _Draft, words: str) -> bool:
     if is_p2p_row(words):
         draft.p2p = True
         return True
-    if entry := legend_entry(words):
-        draft.legend[entry[0]] = entry[1]
-    return entry is not None
+    entries = legend_entries(words)
+    draft.legend.update(entries)
+    return bool(entries)
 
 
 def _continue(draft: _Draft, line: Line, last: int) -> bool:
@@ -169,6 +179,7 @@ def _facts(draft: _Draft) -> Iterator[Fact]:
             yield Gap(draft.command, "the matrix ends after its header line")
         return
     names = _names(draft)
+    _drop_torn_counts(draft, len(names))
     gaps = list(_header_gaps(draft, names))
     sound = {name: entry for name, entry in draft.rows.items() if name in names and _is_sound(name, entry, names)}
     gaps += _row_gaps(draft, names, sound)
@@ -191,6 +202,15 @@ def _facts(draft: _Draft) -> Iterator[Fact]:
         cut=len(cells) < len(names) * (len(names) - 1),
     )
     yield from gaps
+
+
+def _drop_torn_counts(draft: _Draft, width: int) -> None:
+    """The last cell of a row that is cut, where it is the beginning of another's count: "NV1" of "NV18"."""
+    counts = {cell for entry in draft.rows.values() for cell in entry.cells if cell.startswith("NV")}
+    for entry in draft.rows.values():
+        last = entry.cells[-1] if entry.cells and len(entry.cells) < width and not entry.rest else ""
+        if any(count != last and count.startswith(last) for count in counts if last.startswith("NV")):
+            entry.cells = entry.cells[:-1]
 
 
 def _names(draft: _Draft) -> tuple[str, ...]:

@@ -29,7 +29,8 @@ _NEXT_CELL = re.compile(rf"[ \t]*({_CELL})")
 _TORN_CELL = re.compile(rf"[ \t]*(?:{_TORN})$")
 _P2P = re.compile(r"[ \t]*(?:OK|[GCT]?NS|DR|U)(?![\w-])")
 _P2P_ROW = re.compile(r"GPU\d{1,3}[ \t]+(?:X[ \t]+)?(?:OK|[GCT]?NS|DR|U)(?![\w-])")
-_LEGEND = re.compile(r"(?<!\S)(NIC\d{1,3}):[ \t]*(.*)")
+_LEGEND = re.compile(r"(?<!\S)(NIC\d{1,3}):[ \t]*")
+_NOTE = re.compile(r"[ \t]+(?:->|=>|[(\[#,;|])")  # what people write behind a name
 _RDMA_NAME = re.compile(r"(?=.*[a-z])[A-Za-z][\w.-]{1,62}\d|(?:mlx|ib|roce|rdma|efa|bnxt|hfi|irdma)[\w.-]*")
 
 
@@ -106,14 +107,19 @@ def is_torn(rest: str) -> bool:
     return not rest.strip() or _TORN_CELL.match(rest) is not None
 
 
-def legend_entry(line: str) -> tuple[str, str | None] | None:
-    """(NICn, RDMA name) of a legend line, the name None where it is a scrap of the matrix (more than 40 NICs).
+def legend_entries(line: str) -> list[tuple[str, str | None]]:
+    """(NICn, RDMA name) of a legend line, or of several written on one, without notes behind the names; the name None
+    where it is a scrap of the matrix (more than 40 NICs).
 
-    >>> legend_entry("NIC3: mlx5_bond_2"), legend_entry("NIC1: MA ID")
-    (('NIC3', 'mlx5_bond_2'), ('NIC1', None))
+    >>> legend_entries("NIC3: mlx5_bond_2"), legend_entries("NIC1: MA ID")
+    ([('NIC3', 'mlx5_bond_2')], [('NIC1', None)])
+    >>> legend_entries("NIC0: rocep80s0 -> ens1np0 (rail 0)  NIC1: rocep81s0")
+    [('NIC0', 'rocep80s0'), ('NIC1', 'rocep81s0')]
     """
-    match = _LEGEND.search(line)
-    if match is None:
-        return None
-    name = match[2].strip()
-    return match[1], name if _RDMA_NAME.fullmatch(name) else None
+    found = list(_LEGEND.finditer(line))
+    ends = [match.start() for match in found[1:]] + [len(line)]
+    entries = []
+    for match, end in zip(found, ends, strict=False):
+        name = _NOTE.split(line[match.end() : end].strip(), maxsplit=1)[0]
+        entries.append((match[1], name if _RDMA_NAME.fullmatch(name) else None))
+    return entries

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from topocheck.finding import Answer, Finding
+from topocheck.finding import Answer, Finding, Skip
 from topocheck.graph import RANK, SWITCH_LOCAL, Topology
 from topocheck.guards import unplaced
 from topocheck.model import Scenario
@@ -37,6 +37,9 @@ def check(node: Topology) -> Iterator[Answer]:
         yield from _by_design(node)
         return
     served = services(node)
+    if len(served) < len(node.gpus):
+        yield Skip("which NICs are near is not known of all GPUs: no best assignment")
+        return
     near = {s.gpu.id: _on_switch(node, s) for s in served if s.local}
     sizes = Counter(near.values())
     crowded = {gpu: (sizes[nics], len(nics)) for gpu, nics in near.items() if sizes[nics] > len(nics)}

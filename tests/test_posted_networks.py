@@ -1,0 +1,74 @@
+"""What people post of GPUs and their NICs: parts of a matrix, and notes written into it."""
+
+from __future__ import annotations
+
+from topocheck.check import check
+
+# Four GPUs, two on each socket, and one NIC with two functions a socket.
+ROWS = {
+    "GPU0": "X PXB SYS SYS PXB PXB SYS SYS",
+    "GPU1": "PXB X SYS SYS PXB PXB SYS SYS",
+    "GPU2": "SYS SYS X PXB SYS SYS PXB PXB",
+    "GPU3": "SYS SYS PXB X SYS SYS PXB PXB",
+    "NIC0": "PXB PXB SYS SYS X PIX SYS SYS",
+    "NIC1": "PXB PXB SYS SYS PIX X SYS SYS",
+    "NIC2": "SYS SYS PXB PXB SYS SYS X PIX",
+    "NIC3": "SYS SYS PXB PXB SYS SYS PIX X",
+}
+NAMES = ("rocep4s0f0", "rocep4s0f1", "rocep137s0f0", "rocep137s0f1")
+
+
+def posted(tmp_path, text):
+    (tmp_path / "post.txt").write_text(text)
+    return check(str(tmp_path / "post.txt"))
+
+
+def matrix(rows):
+    """As `nvidia-smi topo -m` prints it, without the affinity."""
+    head = "\t" + "\t".join(rows)
+    return "\n".join([head, *("\t".join([name, *cells.split()]) for name, cells in rows.items())]) + "\n"
+
+
+def test_a_legend_with_notes_names_the_nics(tmp_path):
+    notes = ("-> ens1np0  192.0.2.0/24   (rail 0)", "(rail 1)", "# the other card", "")
+    legend = "".join(f"NIC{i}: {name}   {note}\n" for i, (name, note) in enumerate(zip(NAMES, notes, strict=True)))
+    report, node = posted(tmp_path, f"{matrix(ROWS)}\n{legend}OOB : rocep167s0f0 -> ens80f0np0\n")
+    assert sorted(nic.id for nic in node.nics) == sorted(NAMES)
+    assert not any("legend" in gap.reason for gap in report.gaps)
+
+
+def test_a_legend_on_one_line_names_the_nics(tmp_path):
+    legend = "    ".join(f"NIC{i}: {name}" for i, name in enumerate(NAMES))
+    _, node = posted(tmp_path, f"{matrix(ROWS)}\n{legend}\n")
+    assert sorted(nic.id for nic in node.nics) == sorted(NAMES)
+    assert len({nic.card for nic in node.nics}) == 2
+
+
+def test_which_gpus_share_a_nic_is_not_told_of_a_part_of_a_matrix(tmp_path):
+    """Eight GPUs, two on the switch of each of four NICs, and six NICs elsewhere; the post ends in GPU3's row."""
+    near = {i: i // 2 for i in range(8)}
+    names = [f"GPU{i}" for i in range(8)] + [f"NIC{i}" for i in range(10)]
+
+    def cell(gpu, other):
+        if other.startswith("GPU"):
+            return "X" if other == f"GPU{gpu}" else "NV12"
+        return "PXB" if int(other[3:]) == near[gpu] else "SYS"
+
+    rows = {name: " ".join(cell(i, other) for other in names) for i, name in enumerate(names[:8])}
+    head, *lines = matrix(rows).splitlines()
+    head = "\t" + "\t".join(names)
+    whole, _ = posted(tmp_path, "\n".join([head, *lines]))
+    assert "AFF003" in {f.rule for f in whole.findings}, "six NICs are idle, four GPUs share"
+    cut, _ = posted(tmp_path, "\n".join([head, *lines[:3], lines[3][:40]]))
+    assert [f.message for f in cut.findings if f.severity != "info"] == []
+    assert any(s.rule == "AFF003" and "not known of all GPUs" in s.reason for s in cut.skipped)
+
+
+def test_a_count_cut_in_its_middle_is_no_other_count(tmp_path):
+    """Wherever the last row ends: "NV1" was the beginning of "NV18"."""
+    names = [f"GPU{i}" for i in range(4)]
+    rows = {name: " ".join("X" if name == other else "NV18" for other in names) for name in names}
+    *whole, last = matrix(rows).splitlines()
+    for end in range(4, len(last)):
+        report, _ = posted(tmp_path, "\n".join([*whole, last[:end]]))
+        assert [f.message for f in report.findings if f.severity != "info"] == [], last[:end]
