@@ -284,3 +284,43 @@ def test_the_models_of_sglangs_check_env(tmp_path: Path) -> None:
     report = looked(tmp_path, posted=head + seen(8, 0, lambda a, b: "SYS") + "\nulimit soft: 1048576\n")
     assert [d.model for d in report.devices if d.kind == "gpu"] == ["NVIDIA H20"] * 8
     assert [f.rule for f in report.findings if f.severity == "warning"] == ["P2P004"]
+
+
+def test_a_front_end_card_with_two_ports_is_one_place(tmp_path: Path) -> None:
+    # Both ports on the first socket of two: the other socket's GPUs are farther, by design.
+    def cell(a: str, b: str) -> str:
+        if a[:3] == b[:3]:
+            return "NV18" if a[0] == "G" else "PIX"
+        return "NODE" if int(a[3:]) < 4 else "SYS"
+
+    rows = seen(8, 2, cell).splitlines()
+    far = ("GPU4", "GPU5", "GPU6", "GPU7")
+    text = "\n".join(row.replace("0-31\t0", "32-63\t1") if row.startswith(far) else row for row in rows)
+    report = looked(tmp_path, nvidia_smi_topo__m=text)
+    assert loud(report) == []
+    assert {g for f in report.findings if f.rule == "AFF001" for g in f.subjects} == {"gpu4", "gpu5", "gpu6", "gpu7"}
+
+
+def test_the_state_of_one_nic_of_each_sort_makes_no_kind_of_its_own(tmp_path: Path) -> None:
+    # Eight NICs on GPUs' switches and four beside the CPU, of one driver; the state of the first and the last is known.
+    def cell(a: str, b: str) -> str:
+        return "NV18" if b[0] == "G" else "PIX" if a[0] == "G" and a[3:] == b[3:] else "NODE"
+
+    names = [f"mlx5_ib{i}" for i in range(8)] + [f"mlx5_eth{i}" for i in range(4)]
+    legend = "\nNIC Legend:\n\n" + "".join(f"  NIC{i}: {name}\n" for i, name in enumerate(names))
+    states = "".join(
+        f"Infiniband device '{name}' port 1 status:\n\tstate: 4: ACTIVE\n\trate: {rate}\n\tlink_layer: {layer}\n\n"
+        for name, rate, layer in (
+            ("mlx5_ib0", "400 Gb/sec (4X NDR)", "InfiniBand"),
+            ("mlx5_eth3", "25 Gb/sec (1X EDR)", "Ethernet"),
+        )
+    )
+    report = looked(tmp_path, nvidia_smi_topo__m=seen(8, 12, cell) + legend, ibstatus=states)
+    assert loud(report) == []
+    assert [d.id for d in report.devices if d.role == "compute"] == names[:8]
+
+
+def test_a_machine_of_one_socket_has_no_other(tmp_path: Path) -> None:
+    lscpu = "CPU(s):              72\nOn-line CPU(s) list: 0-71\nSocket(s):           1\nNUMA node(s):        9\n"
+    report = looked(tmp_path, nvidia_smi_topo__m=seen(1, 2, lambda a, b: "SYS"), lscpu=lscpu)
+    assert [f.rule for f in report.findings] == ["AFF002"]

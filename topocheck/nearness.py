@@ -62,12 +62,18 @@ def flat_tree(node: Topology) -> bool:
 def on_other_socket(node: Topology, gpu: Device, nic: Device) -> bool | None:
     """Whether a pair crosses sockets: only at SYS, and then by the sockets or NUMA nodes of both; None unknown."""
     cls = node.pcie_class(gpu.id, nic.id)
-    if cls != "SYS":
+    if cls != "SYS" or node.machine.sockets == 1:
         return None if cls is None else False
     sockets = node.socket_of(gpu), node.socket_of(nic)
     if None not in sockets:
         return sockets[0] != sockets[1]
     return gpu.numa_node is None or gpu.numa_node != nic.numa_node
+
+
+def one_place(node: Topology) -> bool:
+    """Whether the compute NICs are one card or under one bridge: only one socket can have a NIC near it."""
+    first, *others = node.compute_nics
+    return all(nic.card == first.card or node.pcie_class(first.id, nic.id) == "PIX" for nic in others)
 
 
 def row_of(node: Topology, gpu: Device, nic: Device | None = None) -> tuple[Evidence, ...]:

@@ -166,16 +166,25 @@ def _bare_with_their_like(
     base: dict[tuple[object, ...], list[Device]], gpus: list[Device], class_of: ClassOf
 ) -> dict[tuple[object, ...], list[Device]]:
     """NICs of which a matrix gives only the name join those of their driver, if these are of one model, and are more,
-    or on GPUs' switches: NICs beside the CPUs may well be of another kind."""
+    or on GPUs' switches: NICs beside the CPUs may well be of another kind. Else each joins the one kind of those that
+    is on GPUs' switches as it is, or is not as it is not."""
+
+    def is_near(group: list[Device]) -> bool:
+        return any(RANK[class_of(gpu.id, nic.id)] <= SWITCH_LOCAL for gpu in gpus for nic in group)
+
     bare = {key for key, group in base.items() if not any(n.pci_id or n.device_type or n.ports for n in group)}
     joined = {key: list(group) for key, group in base.items() if key not in bare}
     for key in bare:
         like = [k for k, group in joined.items() if key[0] in {_driver_of(n.id) for n in group}]
+        if key[0] is None or len({k[0] for k in like}) != 1:
+            joined.setdefault(key, []).extend(base[key])
+            continue
         known = [nic for k in like for nic in base[k]]
-        local = all(any(RANK[class_of(gpu.id, nic.id)] <= SWITCH_LOCAL for gpu in gpus) for nic in known)
-        one_model = len({k[0] for k in like}) == 1 and key[0] is not None
-        main = max(like, key=lambda k: len(base[k])) if one_model and (local or len(base[key]) < len(known)) else key
-        joined.setdefault(main, []).extend(base[key])
+        all_alike = all(is_near([nic]) for nic in known) or len(base[key]) < len(known)
+        for nic in base[key]:
+            of_its_side = [k for k in like if is_near(base[k]) == is_near([nic])]
+            main = max(like, key=lambda k: len(base[k])) if all_alike else key
+            joined.setdefault(of_its_side[0] if not all_alike and len(of_its_side) == 1 else main, []).append(nic)
     return joined
 
 

@@ -7,20 +7,20 @@ Usual cause: a NIC in a slot of another switch or directly on the CPU.
 
 Repair: move the NIC under the GPU's switch. Where all GPUs are alike it is the design: NCCL_NET_GDR_LEVEL=PHB may help.
 
-Silent when: PXB against PIX; on Grace (NODE is the nearest there is); a VM shows a flat tree; the node's one compute
-NIC is on the other socket; alike for all: one info.
+Silent when: PXB against PIX; on Grace (NODE is the nearest there is); a VM shows a flat tree; alike for all: one info;
+the node's only place with compute NICs is on the other socket (info).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topocheck.finding import Answer, Finding, NotApplicable
+from topocheck.finding import Answer, Finding, NotApplicable, Severity
 from topocheck.graph import RANK, Topology
 from topocheck.guards import unplaced
 from topocheck.hardware.network import FAR_BRIDGE_LOSS
 from topocheck.model import Scenario
-from topocheck.nearness import Service, on_other_socket, row_of, services
+from topocheck.nearness import Service, on_other_socket, one_place, row_of, services
 from topocheck.patches import AddNic, MoveNic
 
 ID = "AFF002"
@@ -41,22 +41,17 @@ def check(node: Topology) -> Iterator[Answer]:
         yield _alike(node, far)
     elif 2 * (len(served) - len(far)) >= len(node.gpus):
         for service in far:
-            if not _of_the_one_nic(node, service):
-                yield _finding(node, service)
+            elsewhere = one_place(node) and on_other_socket(node, service.gpu, service.nearest[0])
+            yield _finding(node, service, "info" if elsewhere else "warning")
 
 
-def _of_the_one_nic(node: Topology, service: Service) -> bool:
-    """A node with one compute NIC has it on one socket: no fault of the GPUs on the other."""
-    return len(node.compute_nics) < 2 and bool(on_other_socket(node, service.gpu, service.nearest[0]))
-
-
-def _finding(node: Topology, service: Service) -> Finding:
+def _finding(node: Topology, service: Service, severity: Severity) -> Finding:
     gpu, nic = service.gpu, (service.own or service.nearest)[0]
     what = f"has its nearest compute NIC, {nic.id}, only at {service.cls}, where GPUDirect RDMA is off"
     return Finding(
         rule=ID,
         name=NAME,
-        severity="warning",
+        severity=severity,
         subjects=(gpu.id,),
         message=f"{gpu.id} {what}",
         alike=what,

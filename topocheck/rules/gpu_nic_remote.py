@@ -9,7 +9,8 @@ Repair: move the NIC to a slot on the GPU's socket, best under the GPU's own swi
 that this GPU does not carry network traffic.
 
 Silent when: the node has one compute NIC; both are on one socket although in different NUMA nodes (NPS, SNC); they
-share a switch whatever numa_node says; a VM shows a flat tree; fewer than half of the GPUs have better (info).
+share a switch whatever numa_node says; a VM shows a flat tree; fewer than half of the GPUs have better, or all compute
+NICs are one card or in one place (info).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from topocheck.graph import Topology
 from topocheck.guards import unplaced
 from topocheck.hardware.network import FAR_SOCKET_LOSS
 from topocheck.model import Scenario
-from topocheck.nearness import Service, on_other_socket, row_of, services
+from topocheck.nearness import Service, on_other_socket, one_place, row_of, services
 from topocheck.patches import AddNic, MoveNic
 
 ID = "AFF001"
@@ -36,7 +37,7 @@ def check(node: Topology) -> Iterator[Answer]:
     served = services(node)
     remote = [s for s in served if all(on_other_socket(node, s.gpu, n) for n in s.nearest)]
     near = [s for s in served if any(on_other_socket(node, s.gpu, n) is False for n in s.nearest)]
-    severity: Severity = "warning" if 2 * len(near) >= len(node.gpus) else "info"
+    severity: Severity = "warning" if 2 * len(near) >= len(node.gpus) and not one_place(node) else "info"
     for service in remote:
         yield _finding(node, service, severity)
 
