@@ -19,7 +19,7 @@ LAYERS = (
     ("rules", "pricing", "follows"),
     ("judging", "absent", "guards"),
     ("finding",),
-    ("cabling", "missing"),
+    ("cabling", "missing", "refused"),
     ("patches", "nearness", "nvlink", "nccl", "as_built", "pcie_counts"),
     ("model",),
     ("ring",),

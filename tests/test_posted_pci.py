@@ -128,3 +128,48 @@ def test_a_mail_in_its_transfer_encoding(tmp_path: Path) -> None:
     report = posted(tmp_path, text)
     assert found(report, "PCI003") == {"gpu0"}
     assert [line.line for f in report.findings for line in f.evidence] == [9]
+
+
+CARD = "2a:00.0 VGA compatible controller: NVIDIA Corporation GA102 [GeForce RTX 3090] (rev a1)\n"
+INIT = "[  20.100000] NVRM: GPU 0000:2a:00.0: RmInitAdapter failed! (0x26:0x56:1474)\n"
+NO_BAR = (
+    "[   9.200000] NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\n"
+    "               NVRM: BAR1 is 0M @ 0x0 (PCI:0000:2a:00.0)\n"
+)
+OFF_BUS = (
+    "[   9.300000] NVRM: The NVIDIA GPU 0000:2a:00.0\n               NVRM: (PCI ID: 10de:2204) installed in this system"
+    " has\n               NVRM: fallen off the bus and is not responding to commands.\n"
+)
+UNSUPPORTED = OFF_BUS.replace("fallen off the bus and is not responding to commands.", "is not supported by it.")
+LOAD = "[  19.000000] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu Feb 22 01:44:30 UTC 2024\n"
+RELOAD = LOAD.replace("19.0", "90.0")
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (LOAD + INIT, "RmInitAdapter failed"),
+        (LOAD + INIT + RELOAD, None),
+        (NO_BAR + LOAD, "a memory BAR has no address"),
+        (OFF_BUS + LOAD, "fallen off the bus"),
+        (OFF_BUS.replace("\n               NVRM:", ""), "fallen off the bus"),
+        (UNSUPPORTED, None),
+        (LOAD + "[  19.500000] nvidia 0000:2a:00.0: vgaarb: VGA decodes changed\n", None),
+    ],
+)
+def test_a_gpu_that_the_driver_could_not_initialise(tmp_path: Path, log: str, words: str | None) -> None:
+    for text, subject in ((CARD + log, "gpu0"), (log, "0000:2a:00.0")):
+        findings = [f for f in posted(tmp_path, text).findings if f.rule == "GPU003"]
+        assert [(f.severity, f.subjects) for f in findings] == ([("warning", (subject,))] if words else [])
+        assert all(f"({words})" in f.message and f.evidence[0].text in log for f in findings)
+
+
+def test_what_nvidia_smi_shows_counts_more_than_an_old_line_of_the_log(tmp_path: Path) -> None:
+    text = f"{CARD}{LOAD}{INIT}\nGPU 0: NVIDIA GeForce RTX 3090 (UUID: GPU-0a1b2c3d-0000-1111-2222-333344445555)\n"
+    assert found(posted(tmp_path, text), "GPU003") == set()
+
+
+def test_an_xid_says_why_a_gpu_could_not_be_initialised(tmp_path: Path) -> None:
+    xid = "[  19.900000] NVRM: Xid (PCI:0000:2a:00): 79, pid=0, GPU has fallen off the bus.\n"
+    report = posted(tmp_path, CARD + LOAD + xid + INIT)
+    assert found(report, "GPU003") == set() and found(report, "GPU004") == {"gpu0"}

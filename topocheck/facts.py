@@ -370,7 +370,8 @@ class BandwidthLimit:
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """A line of the kernel log of another kind: "xid" (number), "aer", "iommu-fault", "driver-load"."""
+    """A line of the kernel log of another kind: "xid" (number), "aer", "iommu-fault", "driver-load"; of a GPU that the
+    driver cannot use "gpu-off-bus", "gpu-no-bar" and "gpu-init-failed"."""
 
     kind: str
     bdf: str | None

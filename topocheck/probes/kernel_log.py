@@ -60,6 +60,11 @@ _AER = re.compile(
     r"|AER: (?:Multiple )?(?:Unc|C)orrect(?:ed|able)(?: \([\w-]{1,20}\))? error (?:message )?received(?::| from) "
     rf"{_BDF}"
 )
+_INIT_FAILED = re.compile(rf"NVRM: (?:GPU {_BDF}: )?RmInitAdapter failed!")
+_NO_BAR = re.compile(r"NVRM: BAR\d is 0M @ 0x0 \(PCI:([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})")
+_OFF_BUS = "fallen off the bus and is not responding"
+_NAMED = "gpu-named"  # becomes "gpu-off-bus" or nothing
+_OFF_BUS_LINES = 3  # over which the driver spreads its words
 _DMAR = re.compile(rf"DMAR: ?\[DMA (?:Read|Write)[^\]]{{0,40}}\] Request device \[{_BDF}\]")
 _AMD_FAULT = re.compile(rf"(?:{_BDF}: )?AMD-Vi: [^\[]{{0,20}}\[?IO_PAGE_FAULT (?:device={_BDF})?")
 _COMMAND_LINE = re.compile(r"(?:^|\] |kernel: )(?:Kernel c|C)ommand line: (.+)")
@@ -96,9 +101,25 @@ def parse(text: str) -> Iterable[Fact]:
     if kept or sniff(text):
         yield Host(INPUT, least_uptime_s=_last_time_s(text))
     told = sorted((entry for group in kept.values() for entry in group), key=lambda entry: entry[0])
-    yield from _with_kinds([fact for _, fact in told], text)
+    yield from _with_kinds(_addressed(told), text)
     for marker in (marker for marker, start in starts.items() if start):
         yield Gap(INPUT, f'of the lines with "{marker.strip()}" only the last {MAX_OF_A_KIND:,} were read')
+
+
+def _addressed(told: list[tuple[int, Fact]]) -> list[Fact]:
+    """The facts; those of a GPU off the bus with the address that stood a line or two before."""
+    facts: list[Fact] = []
+    named: tuple[int, str | None] = (-_OFF_BUS_LINES, None)
+    for number, fact in told:
+        if isinstance(fact, LogEvent) and fact.kind == _NAMED:
+            named = number, fact.bdf
+            continue
+        if isinstance(fact, LogEvent) and fact.kind == "gpu-off-bus" and fact.bdf is None:
+            if number - named[0] >= _OFF_BUS_LINES:
+                continue
+            fact = replace(fact, bdf=named[1])
+        facts.append(fact)
+    return facts
 
 
 def _with_kinds(told: list[Fact], text: str) -> list[Fact]:
@@ -179,6 +200,26 @@ def _aer(line: Line) -> Iterator[Fact]:
         yield _event("aer", line, next(filter(None, match.groups()), None))
 
 
+def _init_failed(line: Line) -> Iterator[Fact]:
+    if match := _INIT_FAILED.search(line.text):
+        yield _event("gpu-init-failed", line, match[1])
+
+
+def _no_bar(line: Line) -> Iterator[Fact]:
+    if match := _NO_BAR.search(line.text):
+        yield _event("gpu-no-bar", line, f"{match[1]}.0")
+
+
+def _named(line: Line) -> Iterator[Fact]:
+    """The first of the lines that say what is wrong with a GPU."""
+    if match := re.search(rf"NVRM: The NVIDIA GPU {_BDF}", line.text):
+        yield _event("gpu-off-bus" if _OFF_BUS in line.text else _NAMED, line, match[1])
+
+
+def _off_bus(line: Line) -> Iterator[Fact]:
+    yield _event("gpu-off-bus", line, None)
+
+
 def _iommu_fault(line: Line) -> Iterator[Fact]:
     if match := _DMAR.search(line.text) or _AMD_FAULT.search(line.text):
         yield _event("iommu-fault", line, next(filter(None, match.groups()), None))
@@ -235,6 +276,10 @@ _READERS: dict[str, Callable[[Line], Iterator[Fact]]] = {
     "IO_PAGE_FAULT": _iommu_fault,
     "AER: ": _aer,
     "PCIe Bus Error: severity=": _aer,
+    "RmInitAdapter failed!": _init_failed,
+    "NVRM: BAR": _no_bar,
+    "NVRM: The NVIDIA GPU ": _named,
+    _OFF_BUS: _off_bus,
     "NVRM: loading NVIDIA UNIX": _driver,
     "NVIDIA GPU driver interface version": _fabric_manager,
     "Hypervisor detected:": _hypervisor,

@@ -4,13 +4,13 @@ The driver cannot use a GPU or a compute NIC that the bus has.
 Why it costs: no job can run on the GPU; a NIC without driver carries nothing.
 
 Usual cause: driver and library versions differ after an update, the module was not loaded or not built for this
-kernel, nouveau took the GPU, the BIOS did not assign its BARs.
+kernel, nouveau took the GPU, the BIOS did not assign its BARs, the GPU's own firmware does not start.
 
 Repair: load or reinstall the driver and reboot; for BARs enable "Above 4G decoding" (and Resizable BAR) in the BIOS.
 
 Silent when: the function is bound to vfio-pci (passed through), is an audio, USB or management function, or a virtual
-function not assigned; or the input states no driver. Alike on all GPUs it is a warning, as for a NIC or a driver that
-does not answer in time; with Xid 79, 119 or 120 in the log it is GPU004.
+function not assigned; or the input states no driver. Alike on all GPUs it is a warning, as for a NIC, for a driver that
+does not answer in time and for what only the kernel log says; with Xid 79, 119 or 120 in the log it is GPU004.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from topocheck.facts import Evidence, PciFunction
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, enough
 from topocheck.graph import Topology
 from topocheck.hardware.pci_ids import is_gpu
-from topocheck.hardware.xids import SILENCING
+from topocheck.refused import Refused, explained, refused_gpus
 
 ID = "GPU003"
 NAME = "driver-unusable"
@@ -34,16 +34,18 @@ def check(node: Topology) -> Iterator[Answer]:
     gpus = [f for f in node.functions.values() if is_gpu(f) and not f.dead and not _passed_through(f)][:_MOST_GPUS]
     nics = [n.pci for n in node.compute_nics if n.pci and not n.is_vf and not _passed_through(n.pci)]
     refusal = node.machine.driver_error
-    if not gpus and not nics and not refusal and not node.machine.driver_hung:
+    logged = refused_gpus(node)
+    if not gpus and not nics and not refusal and not node.machine.driver_hung and not logged:
         no_device = not node.devices
         yield NotApplicable("no GPU or NIC in the input") if no_device else Skip("no driver or BAR in the input")
         return
     if refusal and (gpus or not node.functions):
         yield _refused(node, refusal)
-    if node.machine.driver_hung and not _explained(node):
+    if node.machine.driver_hung and not explained(node):
         yield _hung(node, node.machine.driver_hung)
     for function in gpus:
         yield from _of_function(node, function, "GPU", gpus)
+    yield from (_not_initialised(gpu) for gpu in logged if not refusal and not explained(node))
     for function in nics:
         yield from _of_function(node, function, "NIC", nics)
 
@@ -66,21 +68,17 @@ def _refused(node: Topology, refusal: str) -> Finding:
     )
 
 
-def _explained(node: Topology) -> bool:
-    """Whether GPU004 says it: an Xid that silences the driver, logged since it was loaded."""
-    after = [e for e in node.events if e.kind == "xid" and (e.line.line or 0) >= node.driver_load_line]
-    return any(e.number in SILENCING for e in after)
+def _not_initialised(gpu: Refused) -> Finding:
+    message = f"the driver could not initialise {gpu.name} ({gpu.words}); no job can use it"
+    repair = "Read the lines of NVRM in the kernel log; reset the GPU or power-cycle, then look into the BIOS"
+    return replace(_finding("warning", gpu.subjects, message, repair, gpu.line), confidence="medium")
 
 
 def _hung(node: Topology, what: str) -> Finding:
-    found = _finding(
-        "warning",
-        (),
-        f"the NVIDIA driver did not answer in time ({what}); a job on this node may hang too",
-        "Look into the kernel log for NVRM and Xid; if it stays so, drain the node and reboot it",
-        node.machine.lines.get("driver_hung"),
-    )
-    return replace(found, effect="risks")
+    message = f"the NVIDIA driver did not answer in time ({what}); a job on this node may hang too"
+    repair = "Look into the kernel log for NVRM and Xid; if it stays so, drain the node and reboot it"
+    line = node.machine.lines.get("driver_hung")
+    return replace(_finding("warning", (), message, repair, line), effect="risks")
 
 
 def _of_function(node: Topology, f: PciFunction, kind: str, all_of_kind: list[PciFunction]) -> Iterator[Finding]:
