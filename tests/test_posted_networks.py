@@ -72,3 +72,30 @@ def test_a_count_cut_in_its_middle_is_no_other_count(tmp_path):
     for end in range(4, len(last)):
         report, _ = posted(tmp_path, "\n".join([*whole, last[:end]]))
         assert [f.message for f in report.findings if f.severity != "info"] == [], last[:end]
+
+
+TREE = """\
+-[0000:00]-+-00.0  Intel Corporation 82G33/G31/P35/P31 Express DRAM Controller
+           +-01.0-[01]----00.0  NVIDIA Corporation Device 2335
+           \\-01.1-[02]----00.0  Mellanox Technologies MT2910 Family [ConnectX-7]
+"""
+OTHER_TREE = """\
+-+-[0000:64]-+-00.0-[65-68]----00.0-[66-68]--+-00.0-[67]----00.0  Mellanox Technologies MT2910 Family [ConnectX-7]
+ |                                           \\-01.0-[68]----00.0  NVIDIA Corporation Device 2335
+ \\-[0000:00]-+-00.0  Intel Corporation 82G33/G31/P35/P31 Express DRAM Controller
+             \\-01.0  Device 1234:1111
+"""
+
+
+def test_the_trees_of_two_machines_in_one_post_are_not_joined(tmp_path):
+    """The second has no bridge where the first has one."""
+    report, node = posted(tmp_path, f"{TREE}\nAnd on the other:\n\n{OTHER_TREE}")
+    assert [d.bdf for d in node.devices] == ["0000:01:00.0", "0000:02:00.0"]
+    assert any("two nodes" in gap.reason for gap in report.gaps)
+
+
+def test_one_machines_tree_in_two_forms_is_one(tmp_path):
+    bare = "\n".join(line.split("  ")[0] if "-[" in line else line for line in TREE.splitlines())
+    report, node = posted(tmp_path, f"$ lspci -t\n{bare}\n\n$ lspci -tv\n{TREE}")
+    assert [d.bdf for d in node.devices] == ["0000:01:00.0", "0000:02:00.0"]
+    assert not any("two nodes" in gap.reason for gap in report.gaps)

@@ -14,9 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from topocheck.facts import Evidence, Fact, Gap, PciFunction, PciListing
-from topocheck.probes.lines import MOST_FUNCTIONS
+from topocheck.probes.lines import MOST_FUNCTIONS, TWO_NODES
 from topocheck.probes.lspci_header import NO_BREAK_SPACE, device_values, goes_on
 
 INPUT = "lspci -tv"
@@ -68,6 +69,7 @@ class _Tree:
     def __init__(self) -> None:
         self.nodes: list[_Node] = []
         self.open: list[_Branch] = []
+        self.starts: list[int] = []  # where in `nodes` each tree begins
         self.starts_whole = False
         self.unplaced = 0
 
@@ -92,6 +94,7 @@ class _Tree:
         connector = start.group(2)
         if connector.startswith("-"):
             self.starts_whole, self.unplaced = not self.nodes, 0
+            self.starts.append(len(self.nodes))
         domain, bus, has_branch = root.groups()
         name = f"{int(domain or '0', 16):04x}:{bus.lower()}"
         self.open = [_Branch(start.start(2) + connector.find("+"), name, range(0), "")] if "+" in connector else []
@@ -163,9 +166,28 @@ def parse(text: str) -> Iterator[Fact]:
             before = None
     if tree.unplaced:
         yield Gap(INPUT, f"{tree.unplaced} lines of the tree without the branch they belong to")
-    if tree.nodes:
-        yield from map(_function, tree.nodes)
+    nodes, is_one = _of_first(tree)
+    if not is_one:
+        yield Gap(INPUT, TWO_NODES)
+    if nodes:
+        yield from map(_function, nodes)
         yield PciListing(INPUT, whole=tree.starts_whole and not tree.open and not tree.unplaced)
+
+
+def _of_first(tree: _Tree) -> tuple[list[_Node], bool]:
+    """The functions of the first tree and of those that do not contradict it, where several were posted; whether all
+    are of one machine: another has other buses behind its bridges."""
+    kept: list[_Node] = []
+    behind: dict[str, int | None] = {}
+    is_one = True
+    for start, end in pairwise([0, *(start for start in tree.starts if start), len(tree.nodes)]):
+        nodes = tree.nodes[start:end]
+        if all(behind.get(node.bdf, node.secondary) == node.secondary for node in nodes):
+            kept += nodes
+            behind.update((node.bdf, node.secondary) for node in nodes)
+        else:
+            is_one = False
+    return kept, is_one
 
 
 def _function(node: _Node) -> PciFunction:
