@@ -86,3 +86,100 @@ def test_links_cut_out_of_a_posted_list_are_not_down(tmp_path: Path) -> None:
     some = nvlinks(rate, "<inactive>", *[""] * 15, rate)
     (said,) = loud(looked(tmp_path, nvidia_smi_nvlink__s=some))
     assert said.startswith("NVL001 error gpu0 has at most 17 of 18 NVLinks up (link 1 inactive)")
+
+
+def gpus(report: Report) -> dict[str, str | None]:
+    return {d.id: d.bdf for d in report.devices if d.kind == "gpu"}
+
+
+def one_of(attached: int, bdf: str, *below: str) -> str:
+    """`nvidia-smi -q -i N`: one GPU of those attached."""
+    lines = (
+        f"Attached GPUs                             : {attached}",
+        f"GPU {bdf}",
+        *(f"    {line}" for line in below),
+    )
+    return "\n==============NVSMI LOG==============\n\n" + "\n".join(lines) + "\n"
+
+
+def test_a_gpu_asked_for_by_its_number_has_it(tmp_path: Path) -> None:
+    asked = "".join(f"$ nvidia-smi -q -i {i}\n" + one_of(8, f"00000000:{i}1:00.0") for i in (2, 5))
+    assert gpus(looked(tmp_path, post=asked)) == {"gpu2": "0000:21:00.0", "gpu5": "0000:51:00.0"}
+
+
+def test_a_gpu_that_no_input_numbers_is_the_first_of_the_list(tmp_path: Path) -> None:
+    assert gpus(looked(tmp_path, nvidia_smi__q=one_of(4, "00000001:C8:00.0"))) == {"gpu0": "0001:c8:00.0"}
+
+
+ROW = "|   {i}  NVIDIA L40S                    On  |   00000000:{b}:00.0 Off |                    0 |\n"
+
+
+def test_a_row_of_the_table_numbers_the_gpu_that_was_asked_for(tmp_path: Path) -> None:
+    # The table's title was cut off.
+    table = "".join(ROW.format(i=i, b=b) for i, b in ((3, "4E"), (4, "9A")))
+    report = looked(tmp_path, nvidia_smi=table, nvidia_smi__q=one_of(8, "00000000:9A:00.0", "VBIOS Version : 95.02"))
+    assert gpus(report) == {"gpu3": "0000:4e:00.0", "gpu4": "0000:9a:00.0"}
+    assert [d.firmware for d in report.devices] == [None, "95.02"]
+
+
+def test_a_slice_of_a_gpu_is_not_the_gpu(tmp_path: Path) -> None:
+    slices = ("Active vGPUs : 1", "vGPU ID : 3251637554", "    PCI", "        Bus Id : 00000000:00:05.0")
+    assert gpus(looked(tmp_path, nvidia_smi_vgpu__q=one_of(1, "00000000:1B:00.0", *slices))) == {"gpu0": "0000:1b:00.0"}
+
+
+def test_gpus_beside_the_one_without_a_handle_are_there(tmp_path: Path) -> None:
+    listing = "".join(
+        f"0{i}:00.0 VGA compatible controller: NVIDIA Corporation GA104GL [RTX A4000] (rev a1)\n" for i in (1, 2, 3)
+    )
+    lost = "Unable to determine the device handle for GPU1: 0000:02:00.0: Unknown Error\n"
+    report = looked(tmp_path, lspci=listing, nvidia_smi=lost)
+    assert gpus(report) == {f"gpu{i}": f"0000:0{i + 1}:00.0" for i in range(3)}
+    assert [(f.rule, f.severity, f.subjects) for f in report.findings] == [("GPU001", "error", ("gpu1",))]
+
+
+@pytest.mark.parametrize(("board", "said"), [("No", ["PCI001"]), ("Yes", [])])
+def test_the_lanes_of_a_gpu_on_a_board_of_several_are_the_boards(tmp_path: Path, board: str, said: list[str]) -> None:
+    # nvidia-smi's Max is the chip's there; the board's own switch gives each GPU four of the slot's lanes.
+    gen = ("PCI", "    GPU Link Info", "        PCIe Generation", "            Max : 4", "            Current : 4")
+    width = ("        Link Width", "            Max : 16x", "            Current : 4x")
+    name = ("Product Name : NVIDIA A16", f"MultiGPU Board : {board}", "Performance State : P0")
+    text = one_of(1, "00000000:13:00.0", *name, *gen, *width)
+    assert [line[:6] for line in loud(looked(tmp_path, nvidia_smi__q=text))] == said
+
+
+def test_double_bit_errors_are_uncorrectable(tmp_path: Path) -> None:
+    # As drivers print them of GPUs before the A100; only those since the driver's load count.
+    def errors(volatile: int) -> str:
+        kinds = {"Volatile": volatile, "Aggregate": 3}
+        below = [
+            line
+            for kind, count in kinds.items()
+            for line in (
+                f"    {kind}",
+                "        Single Bit",
+                "            Total : 9",
+                "        Double Bit",
+                f"            Device Memory : {count}",
+                f"            Total : {count}",
+            )
+        ]
+        return one_of(1, "00000000:1B:00.0", "Product Name : Tesla V100-SXM2-32GB", "ECC Errors", *below)
+
+    assert loud(looked(tmp_path, nvidia_smi__q=errors(0))) == []
+    assert [line[:14] for line in loud(looked(tmp_path, nvidia_smi__q=errors(2)))] == ["GPU005 warning"]
+
+
+def test_the_line_of_the_most_errors_is_shown(tmp_path: Path) -> None:
+    heading = "GPU 0: Tesla V100-SXM2-32GB\n"
+    text = "".join(f"{heading}\t Link 0: CRC Errors: {n}\n\t Link 1: CRC Errors: 0\n" for n in (8814, 65535))
+    (found,) = (f for f in looked(tmp_path, nvidia_smi_nvlink__e=text).findings if f.rule == "NVL004")
+    assert found.evidence[0].text == "Link 0: CRC Errors: 65535"
+
+
+def test_buses_that_count_from_one_are_no_line_numbers(tmp_path: Path) -> None:
+    listing = "".join(
+        f"0{i}:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev a1)\n" for i in range(1, 6)
+    )
+    wanted = {f"gpu{i}": f"0000:0{i + 1}:00.0" for i in range(5)}
+    numbered = "".join(f"{n}:{line}\n" for n, line in enumerate(listing.splitlines(), 1))  # grep -n
+    assert [gpus(looked(tmp_path, lspci=text)) for text in (listing, numbered)] == [wanted] * 2

@@ -152,9 +152,11 @@ def test_what_stands_in_one_section_only_is_known_without_its_indent(how):
     assert [getattr(first, name) for name in names] == [getattr(whole, name) for name in names]
 
 
-def test_query_of_one_gpu_of_eight_does_not_know_its_number():
+def test_query_of_one_gpu_of_eight_knows_its_number_from_the_command_alone():
     _, gpu = parsed(smi_query, "one_of_eight")
-    assert (gpu.index, gpu.vgpu, gpu.bdf) == (None, True, "0000:1b:00.0")
+    assert (gpu.index, gpu.vgpu, gpu.bdf) == (3, True, "0000:1b:00.0")
+    _, gpu = smi_query.parse(text_of(smi_query, "one_of_eight").replace("-i 3", "-i GPU-0a"))
+    assert gpu.index is None
 
 
 def test_query_of_lost_gpus():

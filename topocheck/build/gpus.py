@@ -19,11 +19,12 @@ _TRUST = ("nvml", "nvidia-smi -q -x", "nvidia-smi -q", "nvidia-smi", "nvidia-smi
 
 def gpus_of(said: Said, functions: Mapping[str, PciFunction]) -> list[Device]:
     """The GPUs, in nvidia-smi's order, or in PCI address order where only PCI is known."""
+    on_bus = [f for f in functions.values() if is_gpu(f)]
     _tie_lost(said, functions)
+    _number_loose(said, on_bus)
     readings = _readings(said)
     states = {index: merged(group) for index, group in readings.items()}
     nvlinks = _nvlinks_by_index(said.nvlinks)
-    on_bus = [f for f in functions.values() if is_gpu(f)]
     if not states:
         return [_device(f"gpu{i}", None, f, None) for i, f in enumerate(on_bus)]
     tied = _tie(states, on_bus, said)
@@ -47,6 +48,25 @@ def _tie_lost(said: Said, functions: Mapping[str, PciFunction]) -> None:
         if s.lost:
             number = s.index if s.index is not None else numbers.get(s.bdf)
             said.gpus[i] = replace(s, index=number, bdf=s.bdf or bdfs.get(number))
+
+
+def _number_loose(said: Said, on_bus: list[PciFunction]) -> None:
+    """nvidia-smi -i tells no number: it is that of whoever knows the GPU's UUID or address, else, if none numbers
+    any GPU, the position on the bus, or in the list. So are those numbered of which only the lost ones were named."""
+    numbers = {name: s.index for s in said.gpus if s.index is not None for name in (s.uuid, s.bdf) if name}
+    numbers |= {n.uuid: n.index for n in said.nvlinks if n.uuid}
+    for i, s in enumerate(said.gpus):
+        if s.index is None and not s.lost:
+            said.gpus[i] = replace(s, index=numbers.get(s.uuid or "", numbers.get(s.bdf or "")))
+    named = said.matrices or said.nvlinks or said.p2p or any(s.index is not None and not s.lost for s in said.gpus)
+    loose = [s.bdf for s in said.gpus if s.index is None and not s.lost]
+    if named:
+        said.gaps += [Gap("nvidia-smi -q", f"the number of GPU {bdf} is not in the input") for bdf in loose if bdf]
+        return
+    order = {bdf: i for i, bdf in enumerate([f.bdf for f in on_bus] or [*dict.fromkeys(loose)]) if bdf}
+    if all(s.bdf in order and s.index in (None, order[s.bdf]) for s in said.gpus):
+        said.gpus = [replace(s, index=order[s.bdf or ""]) for s in said.gpus]
+        said.gpus += [GpuState(f.witness, i, f.bdf) for i, f in enumerate(on_bus) if said.gpus]
 
 
 def _number(gpu: Device) -> tuple[int, str]:

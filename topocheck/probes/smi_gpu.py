@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from calendar import timegm
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from time import strptime
 from typing import Any, NamedTuple
 
@@ -175,6 +175,7 @@ _FIELDS = (
     _Field("application_clock_mhz", ("Applications Clocks", "Graphics"), ("applications_clocks", "graphics_clock"),
            _number),
     _Field("ecc", ("ECC Mode", "Current"), ("ecc_mode", "current_ecc"), _switch),
+    _Field("ecc", ("Ecc Mode", "Current"), ("ecc_mode", "current_ecc"), _switch),
     _Field("remap_pending", ("Retired Pages", "Pending Page Blacklist"), ("retired_pages", "pending_blacklist"), _yes),
     _Field("remap_pending", ("Remapped Rows", "Pending"), ("remapped_rows", "remapped_row_pending"), _yes),
     _Field("remap_failed", ("Remapped Rows", "Remapping Failure Occurred"), ("remapped_rows", "remapped_row_failure"),
@@ -184,11 +185,12 @@ SECTION_OF_KEY = {field.text[1]: field.text[0] for field in _FIELDS if field.tex
 _SLOWDOWNS = {"hw_slowdown": "HW Slowdown", "hw_thermal_slowdown": "HW Thermal Slowdown",
               "hw_power_brake_slowdown": "HW Power Brake Slowdown"}  # fmt: skip
 
+_BOARD = ("MultiGPU Board", "multigpu_board")
 # What a GPU that is there always answers; a power limit or a clock may be unreadable for a moment.
 _VITAL = frozenset({"model", "uuid", "minor", "vbios", "bdf", "pci_id", "pstate", "gen", "width", "memory_bytes"})
 
 
-def state(witness: str, index: int | None, bdf: str, line: Evidence, values: Iterable[Value]) -> GpuState:
+def state(witness: str, index: int | None, bdf: str, line: Evidence, values: Collection[Value]) -> GpuState:
     """One GPU from the values printed of it; `bdf` and `line` are its heading's."""
     found: dict[str, Any] = {"bdf": full_bdf(bdf)}
     lines = {"bdf": line}
@@ -204,6 +206,8 @@ def state(witness: str, index: int | None, bdf: str, line: Evidence, values: Ite
             lines[f"fabric_health {name}"] = value.line
         _count(value, found, lines)
         _trouble(value, any(field.name in _VITAL for field in read), found, lines)
+    if any(value.path[-1] in _BOARD and _yes(value.text) for value in values):
+        found.pop("width_max", None)  # the chip's: how many lanes the board's own switch gives it is not said
     found["vgpu"] = vgpu_profile(found.get("model")) or found.get("vgpu")
     return GpuState(witness, index, fabric_health=tuple(health.items()), lines=lines, **found)
 
@@ -212,7 +216,11 @@ def _count(value: Value, found: dict[str, Any], lines: dict[str, Evidence]) -> N
     """Adds up what is printed on several lines: uncorrectable errors since the driver's load, and the hardware's
     reasons to hold the clocks ("Clocks Event Reasons", or "… Throttle Reasons" before driver 535)."""
     section, key = value.path[-2] if len(value.path) > 1 else "", value.path[-1].lower().replace(" ", "_")
-    if section.lower() == "volatile" and "uncorrectable" in key and (errors := _number(value.text)) is not None:
+    double_bit = key == "total" and (
+        section == "Volatile Double Bit" or value.path[-3:-1] == ("volatile", "double_bit")
+    )
+    uncorrectable = double_bit or (section.lower() == "volatile" and "uncorrectable" in key)
+    if uncorrectable and (errors := _number(value.text)) is not None:
         found["ecc_uncorrectable"] = found.get("ecc_uncorrectable", 0) + errors
         if errors or "ecc_uncorrectable" not in lines:
             lines["ecc_uncorrectable"] = value.line

@@ -130,8 +130,9 @@ def _take(gpu: _Gpu, line: Line, witness: str) -> None:
     elif remote := _REMOTE.fullmatch(said):
         port.remote_bdf = full_bdf(remote[1])
     elif counter := _ERRORS.fullmatch(said):
+        if int(counter[2]) > max(port.errors.values(), default=0):
+            port.error_line = evidence
         port.errors[counter[1]] = int(counter[2])
-        port.error_line = port.error_line or (evidence if int(counter[2]) else None)
     elif supported := _SUPPORTED.fullmatch(said):
         port.supported = supported[1].lower() == "true"
 

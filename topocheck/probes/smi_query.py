@@ -46,6 +46,7 @@ NAME = r"nvidia[-_]?smi[\W_]*q(?:uery)?(?![a-z])(?!-[a-z])(?!.*(?:-x(?![a-z])|xm
 _BDF = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 _LOOKS = re.compile(rf"^[ \t]*Attached GPUs[ \t]*:|^[ \t]*GPU {_BDF}[ \t]*\r?$", re.MULTILINE)
 _HEADING = re.compile(rf"GPU ({_BDF})")
+_ID = re.compile(r"\bnvidia-smi\b.{0,80}?\s(?:-i|--id)[ =]?(\d{1,3})(?!\S)")
 _KEY = re.compile(r"([^:]{1,80}?)[ \t]*:(?:[ \t]+(.*)|$)")
 
 
@@ -57,6 +58,7 @@ class _Gpu:
     line: Line
     values: list[Value] = field(default_factory=list)
     indent: int | None = None  # of what stands below it
+    vgpu_indent: int | None = None  # of "vGPU ID": what is further in is that of a VM's slice
 
     def has_end_of(self, line: Line) -> bool:
         """Whether a line is the end of one that a margin broke: it begins further left than what stands below."""
@@ -71,6 +73,7 @@ class _Log:
 
     attached: int | None = None
     read_at_s: float | None = None
+    asked: int | None = None  # the number in the command above it
     gpus: list[_Gpu] = field(default_factory=list)
 
 
@@ -85,12 +88,15 @@ def parse(text: str) -> Iterable[Fact]:
     logs = [_Log()]
     sections: list[tuple[int, str]] = []
     read_at_s: float | None = None
+    asked: int | None = None
     for line in lines(text):
         if heading := _HEADING.fullmatch(line.text):
             if sum(len(log.gpus) for log in logs) >= MAX_GPUS:
                 break
             logs[-1].gpus.append(_Gpu(heading[1], line))
             sections = []
+        elif command := _ID.search(line.text):
+            asked = int(command[1])
         elif not line.text[:1].isalpha():  # "=====", or a pager's "--More--"
             continue
         elif not (pair := _KEY.match(line.text)):
@@ -100,7 +106,8 @@ def parse(text: str) -> Iterable[Fact]:
         elif pair[1] in ("Driver Version", "KMD Version"):
             facts.append(Host(INPUT, driver=pair[2], line=_evidence(line)))
         elif pair[1] == "Attached GPUs":
-            logs.append(_Log(int(pair[2]) if (pair[2] or "").isdecimal() else None, read_at_s))
+            logs.append(_Log(int(pair[2]) if (pair[2] or "").isdecimal() else None, read_at_s, asked))
+            asked = None
         elif pair[1] == "Timestamp":
             read_at_s = time_s(pair[2] or "")
         elif logs[-1].gpus and not logs[-1].gpus[-1].has_end_of(line):
@@ -116,17 +123,22 @@ def _take(gpu: _Gpu, line: Line, sections: list[tuple[int, str]], key: str, valu
     inside = [name for indent, name in sections if indent < line.indent]
     if line.indent == gpu.line.indent and sections and key != "Processes":
         inside = [SECTION_OF_KEY.get(key, sections[-1][1])]
+    if gpu.vgpu_indent is not None and line.indent > gpu.vgpu_indent:
+        return
+    gpu.vgpu_indent = line.indent if key == "vGPU ID" else None
     if "MIG Devices" in inside:
         return
+    if len(inside) > 1 and inside[-1] in ("Single Bit", "Double Bit"):  # of ECC errors, before the A100
+        inside = [" ".join(inside[-2:])]
     evidence = _evidence(line)
     gpu.values.append(Value((inside[-1] if inside else "", key), value.strip(), evidence))
 
 
 def _states(log: _Log) -> Iterator[GpuState]:
-    """One GPU out of several attached is the answer to -i: its number is not known."""
+    """One GPU out of several attached is the answer to -i: its number is known from the command alone."""
     alone = len(log.gpus) == 1 and (log.attached or 1) > 1
     for position, gpu in enumerate(log.gpus):
-        found = state(INPUT, None if alone else position, gpu.bdf, _evidence(gpu.line), gpu.values)
+        found = state(INPUT, log.asked if alone else position, gpu.bdf, _evidence(gpu.line), gpu.values)
         yield replace(found, read_at_s=log.read_at_s)
 
 

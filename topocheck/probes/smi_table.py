@@ -29,7 +29,8 @@ COMMANDS = ()
 PATHS = ()
 NAME = r"nvidia[-_]?smi(?:\.(?:txt|out|log|\d+))?$"
 
-_LOOKS = re.compile(rf"\| NVIDIA-SMI \d|{SNIFF.pattern}")
+_ROW = r"\| +\d{1,3} +\S[^|\n]{3,60} (?:On|Off|N/A) +\| +[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d +(?:On|Off|N/A) *\|"
+_LOOKS = re.compile(rf"\| NVIDIA-SMI \d|{_ROW}|{SNIFF.pattern}")
 _DRIVER = re.compile(r"\| NVIDIA-SMI \d\S*.*?(?:Driver|KMD) Version: (\d[\d.]*)")
 _FIRST = re.compile(r" *(\d{1,3})  ?(\S.*?) +(?:On|Off|N/A|ERR!) *")
 _MEMORY = re.compile(r" *\d+ ?MiB +/ +(\d{1,9}) ?MiB *")
@@ -37,7 +38,7 @@ _PSTATE = re.compile(r"(?<!\S)P\d{1,2}(?!\S)")
 
 
 def sniff(text: str) -> bool:
-    """Whether the text holds the table's title, or what nvidia-smi prints instead of it."""
+    """Whether the text holds the table's title, a GPU's row, or what nvidia-smi prints instead of the table."""
     return sniffed(_LOOKS, text)
 
 

@@ -59,8 +59,11 @@ _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]{0,20}[ \t]*$", re.MULTILINE)
 _BORDERS = tuple(
     re.compile(layer, re.MULTILINE) for layer in (r"^[\u2502\u2503\u2551] ?", r"[ \t]*(?:\\|[\u2502\u2503\u2551])$")
 )
-# Of cat -n, its tab or the blanks of one, and of grep -n; the columns of lscpu -e begin with a number too.
-_NUMBER = re.compile(r"^(?:(?=[ \d]{6}  ) {0,5}(\d{1,6})  | {0,9}(\d{1,7})(?:[\t:]|$))", re.MULTILINE)
+# Of cat -n, its tab or the blanks of one, and of grep -n; the columns of lscpu -e begin with a number too, and lspci's
+# buses may be 01, 02, 03.
+_NUMBER = re.compile(
+    r"^(?:(?=[ \d]{6}  ) {0,5}(\d{1,6})  | {0,9}(\d{1,7})(?:\t|:(?![\da-fA-F]{2}\.[0-7](?!\S))|$))", re.MULTILINE
+)
 _DISTANCES = re.compile(r"[ \d:]+$")  # of NUMA nodes, whose rows have numbers too
 _STRING = r'("(?:[^"\\\n]|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})){0,8192}")'
 _JSON_LOG = re.compile(rf'^\{{"log": ?{_STRING},[^\n]{{0,300}}\}}$', re.MULTILINE)
