@@ -86,7 +86,8 @@ def fleet(
 def _nothing(examples: tuple[str, ...]) -> str:
     """Why there is nothing to report on, and what to give instead."""
     said = "; ".join(examples[:3]) or "nothing in what was given"
-    return f"no report of a node and no fabric listing: {said}; give what `topocheck node --format json` prints"
+    give = "give what `topocheck node --format json`, ibnetdiscover or iblinkinfo prints"
+    return f"no report of a node and no fabric listing: {said}; {give}"
 
 
 def _now() -> str:

@@ -79,7 +79,8 @@ def assess(nodes: Sequence[NodeRecord], reading: Reading, time: str, asked: Aske
     odd = unlike(nodes)
     by_verdict = {v: tuple(n.host for n in nodes if n.verdict == v) for v in VERDICTS}
     newest, old = _ages(nodes, time)
-    verdict, reason = _verdict(by_verdict, cabling, odd, missing, seen=bool(nodes or reading.listings))
+    seen = bool(nodes) or any(listing.cables or listing.trunks for listing in reading.listings)
+    verdict, reason = _verdict(by_verdict, cabling, odd, missing, seen=seen)
     return Fleet(
         version=__version__,
         time=time,
@@ -174,7 +175,7 @@ def _verdict(
         },
     }
     if not seen:
-        return "unknown", "no report was read"
+        return "unknown", "no report was read, nor a cable between switch and host"
     for verdict, counts in reasons.items():
         if any(counts.values()):
             return verdict, ", ".join(_counted(count, words) for words, count in counts.items() if count)

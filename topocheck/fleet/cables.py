@@ -6,18 +6,21 @@ host is none of a compute node, and a CA whose description names no host is comp
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from topocheck.fleet.fabric import HostCable, Listing, contradictions
+from topocheck.fleet.fabric import HostCable, Listing, Trunk, contradictions
 from topocheck.fleet.hosts import short_name
-from topocheck.fleet.peers import Peers, compared, family, few, fix, most
+from topocheck.fleet.peers import Peers, compared, family, few, fix, most, place, speed_words
 from topocheck.fleet.record import NodeRecord, RailPort
 from topocheck.fleet.report import RailEnd, RailFault, Rails
 from topocheck.fleet.tiers import Tree, bisection_gbit_per_s, leaves, tier_words, tree
 from topocheck.fleet.uplinks import uplink_faults
 
+_RESEAT = "Reseat the cable at both ends and set both ports' speed to auto; else exchange cable or transceiver"
+_ALL_LANES = 4
 _SEVERAL = 4  # cables of one host
 _SHAPES = 16  # the commonest ones, among which that of a host with a cable missing is looked for
 Key = tuple[str, int]  # device and port
@@ -50,8 +53,44 @@ def cable_faults(found: Tree, nodes: Sequence[NodeRecord]) -> tuple[RailFault, .
     faults: list[RailFault] = []
     for group in _sisters(_hosts(found, reports)):
         faults += _slow(group, reports)
-        faults += _Missing(group, found, reports).faults()
-    return (*faults, *uplink_faults(found))
+        faults += _MissingCables(group, found, reports).faults()
+    faults += uplink_faults(found)
+    return (*faults, *_lone(found, reports, {f.message.partition(" runs ")[0] for f in faults}))
+
+
+def _lone(found: Tree, reports: _Reports, told: set[str]) -> Iterator[RailFault]:
+    """Slow by what the listing says of the cable itself, where there may be no sister to compare it with."""
+    groups: dict[str, list[HostCable | Trunk]] = {"between switches": [*found.all_trunks]}
+    for of_host in (reports.named(c) for of_switch in found.cables.values() for c in of_switch):
+        groups.setdefault(family(of_host.host or ""), []).append(of_host)
+    for alike in groups.values():
+        for cable, why in (*_below_both_ends(alike), *_single_lane(alike)):
+            if (where := place(cable)) not in told:
+                told.add(where)
+                own = speed_words(cable.rate_gbit_per_s, cable.width, cable.speed)
+                yield RailFault("NET002", "warning", _ends(cable, reports), f"{where} runs at {own}; {why}", _RESEAT)
+
+
+def _below_both_ends(alike: Sequence[HostCable | Trunk]) -> Iterator[tuple[HostCable | Trunk, str]]:
+    """As iblinkinfo says of few; many were meant to be so."""
+    slow = [c for c in alike if (c.able_gbit_per_s or 0) > (c.rate_gbit_per_s or math.inf)]
+    for cable in slow if few(len(slow), len(alike)) else ():
+        yield cable, f"both ends support {cable.able_gbit_per_s:g} Gb/s"
+
+
+def _single_lane(alike: Sequence[HostCable | Trunk]) -> Iterator[tuple[HostCable | Trunk, str]]:
+    """The only one beside several with all lanes."""
+    lanes = Counter(c.width for c in alike if c.rate_gbit_per_s)
+    if lanes[1] == 1 and lanes[_ALL_LANES] > 1:
+        yield next(c for c in alike if c.width == 1), f"{lanes[_ALL_LANES]} of {len(alike)} have {_ALL_LANES} lanes"
+
+
+def _ends(cable: HostCable | Trunk, reports: _Reports) -> tuple[RailEnd, ...]:
+    if isinstance(cable, Trunk) or cable.host is None or cable.device is None:
+        return ()
+    key = cable.device, cable.port or 1
+    port = reports.port(cable.host, key)
+    return (_end(cable.host, key, port, cable.guid, cable.switch, cable.switch_port, None),)
 
 
 class _Reports:
@@ -79,7 +118,7 @@ def _hosts(found: Tree, reports: _Reports) -> dict[str, Ports]:
     hosts: dict[str, Ports] = {}
     shared = set()
     for cable in (reports.named(c) for cables in found.cables.values() for c in cables):
-        if cable.host and cable.device:
+        if cable.host and cable.device is not None:
             key = cable.device, cable.port or 1
             if hosts.setdefault(cable.host, {}).setdefault(key, cable) is not cable:
                 shared.add(cable.host)
@@ -144,8 +183,9 @@ def _slow(group: dict[str, Ports], reports: _Reports) -> Iterator[RailFault]:
 
 
 def _slow_fault(host: str, key: Key, cable: HostCable, peers: Peers, reports: _Reports) -> RailFault:
-    where = f"{host} {cable.device} on {cable.switch} port {cable.switch_port}"
-    message = f"{where} runs {compared(cable, peers, f'cables at {cable.device}')}"
+    message = (
+        f"{place(cable)} runs {compared(cable, peers, f'cables at {cable.device}' if cable.device else 'such cables')}"
+    )
     end = _end(host, key, reports.port(host, key), cable.guid, cable.switch, cable.switch_port, None)
     return RailFault("NET002", "error", (end,), message, fix(cable, peers))
 
@@ -156,7 +196,7 @@ def _end(
     return RailEnd(host, key[0], port.bdf if port else None, guid, key[1], leaf, at, expected)
 
 
-class _Missing:
+class _MissingCables:
     """Ports without a cable where most sisters have one, as far as the leaf is told by sisters on the same leaves."""
 
     def __init__(self, group: dict[str, Ports], found: Tree, reports: _Reports) -> None:

@@ -22,7 +22,7 @@ class HostCable(NamedTuple):
     """A CA's port on a switch. Host and device are of its node description, None in a factory text."""
 
     host: str | None  # "gpu01"
-    device: str | None  # "mlx5_3"
+    device: str | None  # "mlx5_3", "" in one that is the host's name alone
     guid: str | None  # of the port, "b83f:d203:0001:1040"
     lid: int | None
     port: int | None  # of the CA
@@ -33,6 +33,7 @@ class HostCable(NamedTuple):
     speed: str | None  # "HDR"
     by: str  # ibnetdiscover, iblinkinfo
     description: str
+    able_gbit_per_s: float | None = None  # what both ends support, where the listing says that it is more
 
 
 class Trunk(NamedTuple):
@@ -45,6 +46,7 @@ class Trunk(NamedTuple):
     rate_gbit_per_s: float | None
     width: int | None
     speed: str | None
+    able_gbit_per_s: float | None = None
 
 
 class Listing(NamedTuple):
@@ -116,6 +118,7 @@ def _untaken(each: Listing, taken: set[tuple[str, str]]) -> Listing:
 
 _Port = tuple[str, int]  # of a switch, by GUID or name
 _Pair = tuple[End, End]
+_CLAIMED = 12  # lanes
 _OWN, _FAR = 1, 2  # which end's record told of a cable
 
 
@@ -124,8 +127,8 @@ class _Cables:
 
     def __init__(self, links: Iterable[Link], by: str) -> None:
         self.by = by
-        self.hosts: dict[_Port, tuple[_Pair, int | None, str | None]] = {}  # (CA, switch), width, speed
-        self.trunks: dict[tuple[_Port, _Port], tuple[_Pair, int | None, str | None]] = {}
+        self.hosts: dict[_Port, tuple[_Pair, Link]] = {}  # (CA, switch)
+        self.trunks: dict[tuple[_Port, _Port], tuple[_Pair, Link]] = {}
         self.told: dict[_Port, int] = {}  # by the switch's port: which records told of what is in it
         self.records: dict[str, None] = {}
         self.last: str | None = None  # whose record it is
@@ -141,13 +144,13 @@ class _Cables:
             self._add_trunk(link)
         elif pair := _host_pair(link):
             port = _id(pair[1]), pair[1].port
-            self.hosts.setdefault(port, (pair, link.width, link.speed))
+            self.hosts.setdefault(port, (pair, link))
             self._tell(port, _OWN if pair[1] is own else _FAR)
 
     def _add_trunk(self, link: Link) -> None:
         own, far = (_id(link.own), link.own.port), (_id(link.far), link.far.port)
         pair = (link.own, link.far) if own <= far else (link.far, link.own)
-        self.trunks.setdefault((min(own, far), max(own, far)), (pair, link.width, link.speed))
+        self.trunks.setdefault((min(own, far), max(own, far)), (pair, link))
         self._tell(own, _OWN)
         self._tell(far, _FAR)
 
@@ -156,8 +159,8 @@ class _Cables:
 
     def listing(self, origin: str) -> Listing:
         """What was collected, with names."""
-        ends = [pair[1] for pair, _, _ in self.hosts.values()]
-        ends += [end for pair, _, _ in self.trunks.values() for end in pair]
+        ends = [pair[1] for pair, _ in self.hosts.values()]
+        ends += [end for pair, _ in self.trunks.values() for end in pair]
         names = SwitchNames(ends)
         name_of = {_id(end): intern(names.of(end)) for end in ends}
         guids = {name_of[_id(end)]: f"0x{end.guid}" for end in ends if end.guid}
@@ -177,11 +180,10 @@ class _Cables:
         untold = {switch for (switch, _), told in self.told.items() if told == _OWN}
         return (s for s in self.records if s not in lacking and not (s == self.last and s in untold))
 
-    def _cable(self, pair: _Pair, width: int | None, speed: str | None, name_of: dict[str, str]) -> HostCable:
+    def _cable(self, pair: _Pair, link: Link, name_of: dict[str, str]) -> HostCable:
         ca, switch = pair
         host, device = _host_and_device(ca.name)
         guid = rdma.guid(ca.guid) if ca.guid else None
-        rate = ib_rate_gbit_per_s(width, speed)
         at, port = name_of[_id(switch)], intern(str(switch.port))
         return HostCable(
             host,
@@ -191,17 +193,25 @@ class _Cables:
             ca.port,
             at,
             port,
-            rate,
-            width,
-            speed,
+            ib_rate_gbit_per_s(link.width, link.speed),
+            link.width,
+            link.speed,
             self.by,
             " ".join(ca.name.split()),
+            _able(link),
         )
 
 
-def _trunk(pair: _Pair, width: int | None, speed: str | None, name_of: dict[str, str]) -> Trunk:
+def _trunk(pair: _Pair, link: Link, name_of: dict[str, str]) -> Trunk:
     (a, a_port), (b, b_port) = sorted((name_of[_id(end)], intern(str(end.port))) for end in pair)
-    return Trunk(a, a_port, b, b_port, ib_rate_gbit_per_s(width, speed), width, speed)
+    rate = ib_rate_gbit_per_s(link.width, link.speed)
+    return Trunk(a, a_port, b, b_port, rate, link.width, link.speed, _able(link))
+
+
+def _able(link: Link) -> float | None:
+    """What both ends support; 12 lanes, which a simulator claims of every port, are no cable's in use."""
+    width, speed = link.able or (None, None)
+    return ib_rate_gbit_per_s(link.width if width == _CLAIMED else width, speed)
 
 
 def _id(end: End) -> str:
@@ -209,11 +219,15 @@ def _id(end: End) -> str:
 
 
 def _host_pair(link: Link) -> _Pair | None:
-    """(CA, switch). An end of unknown kind is a CA if its description names a host, and a switch beside a CA."""
+    """(CA, switch). An end of unknown kind is a CA if its description names a host and device, else a switch."""
     for ca, switch in link.ca_and_switch():
-        if (ca.kind or switch.kind) and (ca.kind or _host_and_device(ca.name)[0]):
+        if (ca.kind or switch.kind) and (ca.kind or _names_ca(ca)) and (switch.kind or not _names_ca(switch)):
             return ca, switch
     return None
+
+
+def _names_ca(end: End) -> bool:
+    return all(_host_and_device(end.name))
 
 
 def _aggregates(ca: End) -> bool:
@@ -222,6 +236,7 @@ def _aggregates(ca: End) -> bool:
 
 
 _DESCRIPTION = re.compile(r"([A-Za-z0-9][\w.-]{0,254})\s+([A-Za-z][\w-]{0,62}\d\w{0,62})")
+_ALONE = re.compile(r"[A-Za-z][\w.-]{0,254}")
 _FACTORY = re.compile(r"MT\d{4,6}|localhost|none", re.IGNORECASE)
 
 
@@ -231,9 +246,11 @@ def _host_and_device(description: str) -> tuple[str | None, str | None]:
     >>> _host_and_device("gpu01 mlx5_3"), _host_and_device("MT4129 ConnectX7   Mellanox Technologies")
     (('gpu01', 'mlx5_3'), (None, None))
     """
-    match = _DESCRIPTION.fullmatch(description)
-    if not match:
+    if match := _DESCRIPTION.fullmatch(description):
+        host, device = match.groups()
+    elif _ALONE.fullmatch(description) and any(map(str.isdigit, description)):
+        host, device = description, ""
+    else:
         return None, None
-    host, device = match.groups()
     short = short_name(host)
     return (None if _FACTORY.fullmatch(short) else intern(short)), intern(device)

@@ -23,7 +23,7 @@ def listed_hosts(cables: Iterable[HostCable], reported: Collection[str]) -> tupl
     of_host: dict[str, dict[tuple[str, int], HostCable]] = {}
     shared = set()
     for cable in cables:
-        if cable.host and cable.device and short_name(cable.host) not in reported:
+        if cable.host and cable.device is not None and short_name(cable.host) not in reported:
             ports = of_host.setdefault(cable.host, {})
             if ports.setdefault((cable.device, cable.port or 1), cable) is not cable:
                 shared.add(cable.host)

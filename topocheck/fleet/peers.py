@@ -67,6 +67,14 @@ def speed_words(rate_gbit_per_s: float | None, width: int | None, speed: str | N
     return f"{width}x {speed} ({rate_gbit_per_s:g} Gb/s)"
 
 
+def place(cable: HostCable | Trunk) -> str:
+    """Both ends: "gpu03 mlx5_5 on leaf6 port 3", "leaf6 port 37 – spine2 port 6"."""
+    if isinstance(cable, Trunk):
+        return f"{cable.a} port {cable.a_port} – {cable.b} port {cable.b_port}"
+    own = " ".join(filter(None, (cable.host, cable.device))) if cable.host else cable.guid or cable.description
+    return f"{own} on {cable.switch} port {cable.switch_port}"
+
+
 def compared(cable: HostCable | Trunk, peers: Peers, what: str) -> str:
     """ "at 1x HDR (50 Gb/s), 31 of 32 … are faster, most at 4x HDR (200 Gb/s)"."""
     own = speed_words(cable.rate_gbit_per_s, cable.width, cable.speed)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from topocheck.fleet.fabric import Trunk
-from topocheck.fleet.peers import LEAST, Peers, compared, family, few, fix, most
+from topocheck.fleet.peers import LEAST, Peers, compared, family, few, fix, most, place
 from topocheck.fleet.report import RailFault
 from topocheck.fleet.tiers import Tree, host_key, other_end, port_at
 
@@ -22,7 +22,7 @@ def uplink_faults(found: Tree) -> Iterator[RailFault]:
     """Slow cables, then leaves that lack some."""
     yield from _slow(found)
     for leaves in _blocks(found):
-        yield from _Missing(leaves, found).faults()
+        yield from _MissingUplinks(leaves, found).faults()
 
 
 def _slow(found: Tree) -> Iterator[RailFault]:
@@ -41,8 +41,7 @@ def _slow(found: Tree) -> Iterator[RailFault]:
         for trunk in filter(peers.outrun, trunks):
             ends = [at_end[switch, tiers] for switch in (trunk.a, trunk.b)]
             if all(_outrun_at(end, trunk, peers) for end in ends):
-                where = f"{trunk.a} port {trunk.a_port} – {trunk.b} port {trunk.b_port}"
-                message = f"{where} runs {compared(trunk, peers, 'cables between such switches')}"
+                message = f"{place(trunk)} runs {compared(trunk, peers, 'cables between such switches')}"
                 yield RailFault("NET002", "error", (), message, fix(trunk, peers))
 
 
@@ -88,7 +87,7 @@ def _spines(leaf: str, found: Tree) -> Counter[str]:
     return Counter(other for other in others if found.tier[other] == 1)
 
 
-class _Missing:
+class _MissingUplinks:
     """Leaves with fewer uplinks than most of their block have, by half at most: by which spines they lack them."""
 
     def __init__(self, leaves: Sequence[str], found: Tree) -> None:

@@ -25,10 +25,11 @@ PATHS: tuple[str, ...] = ()
 NAME = r"iblinkinfo"
 
 _SNIFF = re.compile(
-    r"^[^\S\n]*(?:(?:CA|Switch|Router): (?:0x[0-9a-f]{16} )?[^\n]{1,80}:$|0x[0-9a-f]{16} [^\n]{0,120}==\()",
+    r"^[^\S\n]*(?:(?:CA|Switch|Router): (?:0x[0-9a-f]{16} )?[^\n]{1,80}:$|Switch 0x[0-9a-f]{16} [^\n]{1,80}:$"
+    r"|0x[0-9a-f]{16} [^\n]{0,120}==\()",
     re.MULTILINE,
 )
-_BLOCK = re.compile(r"(CA|Switch|Router): (?:0x([0-9a-f]{16}) )?(.{1,200}):$")
+_BLOCK = re.compile(r"(CA|Switch|Router)(?:: | (?=0x))(?:0x([0-9a-f]{16}) )?(.{1,200}):$")  # of 2008: no colon
 _KINDS = {"CA": "CA", "Switch": "SW", "Router": "RT"}
 _OWN = re.compile(
     r'(?:0x([0-9a-f]{16})\s+)?(?:"([^"]{0,200})"\s+)?(\d{1,5})\s+(\d{1,3})\[[^\]]{0,20}\]\s+==\(([^=]{0,120})\)==>\s+'
@@ -58,8 +59,10 @@ def parse(text: str) -> Iterable[Fact]:
 def links(text: str) -> Iterator[Link]:
     """Every line that is a cable between CA and switch or two switches; the text is gone through twice."""
     known = _Known()
-    for own, _, _ in _ports(text):
+    for own, state, line in _ports(text):
         known.add(own)
+        if match := _FAR.match(line.text, state.end()):
+            known.see(match[1], int(match[3]))
     for own, state, line in _ports(text):
         if match := _FAR.match(line.text, state.end()):
             guid, lid, port, name = match.groups()
@@ -87,13 +90,19 @@ class _Known:
 
     def __init__(self) -> None:
         self._by_lid: dict[int, tuple[str, str]] = {}  # kind, GUID
-        self._port: dict[str, int] = {}  # of a GUID; -1 if it has several
+        self._listed: set[str] = set()  # GUIDs with a line of their own
+        self._port: dict[str, int] = {}  # of a GUID, at either end of a line; -1 if it has several
+
+    def see(self, guid: str | None, port: int) -> None:
+        """A GUID at a port."""
+        if guid and self._port.setdefault(guid, port) != port:
+            self._port[guid] = -1
 
     def add(self, own: End) -> None:
         """A port's own line."""
         if own.guid:
-            several = self._port.setdefault(own.guid, own.port) != own.port
-            self._port[own.guid] = -1 if several else own.port
+            self._listed.add(own.guid)
+            self.see(own.guid, own.port)
             if own.lid:
                 self._by_lid[own.lid] = (own.kind, own.guid)
 
@@ -102,7 +111,7 @@ class _Known:
         own, far = self._told(own), self._told(far)
         if far.kind == "SW" and not own.kind:
             own = own._replace(kind="CA")
-        elif own.kind == "SW" and not far.kind and far.guid in self._port:
+        elif own.kind == "SW" and not far.kind and far.guid in self._listed:
             far = far._replace(kind="CA")
         return own, far
 
