@@ -112,6 +112,19 @@ def test_what_the_kernel_found_where_its_line_says_limited(tmp_path: Path, kind:
     assert found(posted(tmp_path, text), "PCI003") == subjects
 
 
+def test_the_lanes_of_a_card_whose_speed_its_lspci_did_not_know(tmp_path: Path) -> None:
+    text = (
+        "00:02.0 PCI bridge: Intel Corporation Xeon E5/Core i7 IIO PCI Express Root Port 2a (rev 07)\n"
+        "\tBus: primary=00, secondary=08, subordinate=08, sec-latency=0\n"
+        "\tCapabilities: [90] Express (v2) Root Port (Slot+), MSI 00\n"
+        "\t\tLnkCap: Port #2, Speed unknown, Width x16, ASPM L0s L1\n\t\tLnkSta: Speed 5GT/s, Width x4, TrErr- Train-\n"
+        "08:00.0 Network controller: Mellanox Technologies MT27500 Family [ConnectX-3]\n"
+        "\t\tLnkCap: Port #8, Speed unknown, Width x8, ASPM L0s\n\t\tLnkSta: Speed 5GT/s, Width x4, TrErr- Train-\n"
+    )
+    report = posted(tmp_path, text)
+    assert found(report, "PCI001") == {"0000:08:00.0"} and not found(report, "PCI002")
+
+
 def test_an_infiniband_card_of_the_class_of_its_time(tmp_path: Path) -> None:
     text = (
         "05:00.0 InfiniBand [0c06]: Mellanox Technologies MT26428 [ConnectX VPI PCIe 2.0 5GT/s] [15b3:673c] (rev b0)\n"

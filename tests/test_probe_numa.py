@@ -145,6 +145,23 @@ def test_lscpu_of_a_xen_host_is_no_guest_and_translations_are_read():
     assert host(text).virtual is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sockel:              2\nHypervisor-Anbieter: KVM\nNUMA-Knoten0 CPU(s): 0-3\nNUMA-Knoten1 CPU(s): 4-7\n",
+        "座：           2\n超管理器厂商：  KVM\nNUMA 节点：    2\nNUMA 节点0 CPU： 0-3\nNUMA 节点1 CPU： 4-7\n",
+        "Socket(s) :  2\nConstructeur d'hyperviseur : KVM\nNœud NUMA 0 de processeur(s) : 0-3\n"
+        "Nœud NUMA 1 de processeur(s) : 4-7\n",
+        "Socket(s): 2\nHypervisor vendor: KVM\nCPU(s) de nó0 NUMA: 0-3\nCPU(s) de nó1 NUMA: 4-7\n",
+    ],
+    ids=["de", "zh", "fr", "pt"],
+)
+def test_lscpu_in_the_language_of_its_user(text):
+    assert lscpu.sniff(text)
+    assert cpus(lscpu, text) == {0: "0-3", 1: "4-7"} and sockets(lscpu, text) == {0: 0, 1: 1}
+    assert host(text).virtual and host(text).hypervisor == "KVM"
+
+
 def test_lscpu_extended_table():
     text = fixture("lscpu/extended_offline")
     assert lscpu.sniff(text)

@@ -31,15 +31,28 @@ COMMANDS: tuple[str, ...] = ("lscpu",)
 PATHS: tuple[str, ...] = ()
 NAME = r"lscpu"
 
+# "NUMA-Knoten0 CPU(s):", "NUMA 节点0 CPU：", "Nœud NUMA 0 de processeur(s) :", "CPU(s) de nó0 NUMA:".
+_OF_NODE = (
+    r"(?:NUMA[ -]\D{1,12}(?=\d{1,4} CPU)|Nœud NUMA (?=\d{1,4} de proc)|CPU\(s\) de nó(?=\d{1,4} NUMA)"
+    r"|CPU\(s\) del nodo NUMA )(\d{1,4})(?: CPU(?:\(s\))?| de processeur\(s\)| NUMA)?[ \t]*[:：]"
+)
 _SUMMARY = (
-    r"NUMA[ -]\D{1,12}\d{1,4} CPU(?:\(s\))?[ \t]*[:：]"
+    rf"{_OF_NODE}"
     r"|(?:Socket|Core)\(s\)(?: per socket)?:[ \t]+[\d-]|On-line CPU\(s\) list:"
 )
 _TABLE_HEADER = r"(?:# )?CPU[ ,]+(?:[A-Z0-9a-z:]+[ ,]+){0,12}?(?:NODE|SOCKET|Node|Socket)\b"
 _SNIFF = re.compile(rf"^[^\S\n]*(?:{_SUMMARY}|{_TABLE_HEADER})", re.MULTILINE)
-_NODE = re.compile(r"NUMA[ -]\D{1,12}(\d{1,4}) CPU(?:\(s\))?\s*[:：]\s*(.*)")
+_NODE = re.compile(rf"{_OF_NODE}\s*(.*)")
 _HEADER = re.compile(_TABLE_HEADER)
 _KEYS = ("Architecture", "Model name", "Hypervisor vendor", "Virtualization type", "Socket(s)", "CPU(s)")
+_IN_ENGLISH = {
+    "Sockel": "Socket(s)",
+    "座": "Socket(s)",
+    "Hypervisor-Anbieter": "Hypervisor vendor",
+    "超管理器厂商": "Hypervisor vendor",
+    "Constructeur d'hyperviseur": "Hypervisor vendor",
+    "Processeur(s)": "CPU(s)",
+}
 
 Summary = dict[str, list[str]]
 Table = list[dict[str, str]]
@@ -74,7 +87,8 @@ def _read(text: str) -> tuple[Summary, dict[int, str], Table]:
     table: Table = []
     header: list[str] = []
     for line in lines(text):
-        key, _, value = line.text.partition(":")
+        key, _, value = line.text.replace("：", ":", 1).partition(":")
+        key = _IN_ENGLISH.get(key.rstrip(), key.rstrip())
         if (match := _NODE.match(line.text)) and int(match[1]) <= MAX_NODE:
             lists.setdefault(int(match[1]), match[2])
         elif key in _KEYS and value.strip():

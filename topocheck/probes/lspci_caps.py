@@ -57,10 +57,11 @@ def _link(text: str) -> tuple[float | None, int | None, bool]:
 
 
 def lnk_cap(text: str) -> Values:
-    """What the function can: the highest speed in GT/s and the lanes; a capability of x0 says nothing."""
+    """What the function can: the highest speed in GT/s and the lanes; a capability of x0 says nothing. A speed that the
+    pciutils of its time did not know is only that: the lanes count."""
     gts, width, unknown = _link(text)
     values: dict[str, object] = {"max_speed_gts": gts, "max_width": width or None}
-    return values | {"link_unknown": True} if unknown else values
+    return values | {"link_unknown": True} if unknown and not width else values
 
 
 def lnk_sta(text: str) -> Values:
