@@ -99,3 +99,32 @@ def test_one_machines_tree_in_two_forms_is_one(tmp_path):
     report, node = posted(tmp_path, f"$ lspci -t\n{bare}\n\n$ lspci -tv\n{TREE}")
     assert [d.bdf for d in node.devices] == ["0000:01:00.0", "0000:02:00.0"]
     assert not any("two nodes" in gap.reason for gap in report.gaps)
+
+
+IBSTAT = """CA 'mlx5_5'
+\tCA type: MT4129
+\tNumber of ports: 1
+\tPort 1:
+\t\tState: Active
+\t\tPhysical state: LinkUp
+\t\tRate: 400
+\t\tLink layer: InfiniBand
+"""
+
+
+def test_one_nics_ibstat_beside_columns_without_a_legend_parts_them_not(tmp_path):
+    """Which column the one NIC is cannot be told, so nothing is known of its distance."""
+    rows = {
+        "GPU0": "X NV18 NV18 NV18 PIX NODE NODE",
+        "GPU1": "NV18 X NV18 NV18 NODE NODE NODE",
+        "GPU2": "NV18 NV18 X NV18 NODE PIX NODE",
+        "GPU3": "NV18 NV18 NV18 X NODE NODE NODE",
+    }
+    head = "\t" + "\t".join([*rows, "NIC0", "NIC1", "NIC2"]) + "\n"
+    report, node = posted(
+        tmp_path, f"$ ibstat\n{IBSTAT}\n$ nvidia-smi topo -m\n{head}" + matrix(rows).split("\n", 1)[1]
+    )
+    assert node.pcie_class("gpu0", "NIC0") == "PIX"
+    assert node.assignment["gpu0"][0] == "NIC0"
+    assert node.assignment["gpu2"][0] == "NIC1"
+    assert [f.message for f in report.findings if f.severity != "info"] == []

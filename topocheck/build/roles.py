@@ -180,7 +180,8 @@ def _bare_with_their_like(
             joined.setdefault(key, []).extend(base[key])
             continue
         known = [nic for k in like for nic in base[k]]
-        all_alike = all(is_near([nic]) for nic in known) or len(base[key]) < len(known)
+        unplaced = not any(class_of(gpu.id, nic.id) for gpu in gpus for nic in known)
+        all_alike = unplaced or all(is_near([nic]) for nic in known) or len(base[key]) < len(known)
         for nic in base[key]:
             of_its_side = [k for k in like if is_near(base[k]) == is_near([nic])]
             main = max(like, key=lambda k: len(base[k])) if all_alike else key
