@@ -324,3 +324,42 @@ def test_a_machine_of_one_socket_has_no_other(tmp_path: Path) -> None:
     lscpu = "CPU(s):              72\nOn-line CPU(s) list: 0-71\nSocket(s):           1\nNUMA node(s):        9\n"
     report = looked(tmp_path, nvidia_smi_topo__m=seen(1, 2, lambda a, b: "SYS"), lscpu=lscpu)
     assert [f.rule for f in report.findings] == ["AFF002"]
+
+
+def test_a_count_torn_by_the_margin_in_every_row_is_whole(tmp_path: Path) -> None:
+    # The terminal ends behind "NV1": its "8" begins the next line.
+    text = "\n".join(
+        line[:67] + "\n" + line[67:] if len(line) > 67 else line
+        for line in seen(8, 2, lambda a, b: "NV18" if b[0] == "G" else "NODE").expandtabs(8).splitlines()
+    )
+    report = looked(tmp_path, nvidia_smi_topo__m=text)
+    assert {p.cls for p in report.pairs if p.a == "gpu0" and p.b.startswith("gpu")} == {"NV18"}
+    assert [f.rule for f in report.findings] == ["AFF002"]
+    assert [gap.reason for gap in report.gaps] == ["the NIC legend is missing, RDMA names unknown"]
+
+
+@pytest.mark.parametrize("before", ["+", "-", '"', "'", "* "])
+def test_a_matrix_behind_the_marks_of_a_patch_or_a_list(tmp_path: Path, before: str) -> None:
+    text = seen(2, 1, lambda a, b: "NV4" if b[0] == "G" else "PIX")
+    report = looked(tmp_path, post="".join(before + line + "\n" for line in text.splitlines()))
+    assert {(p.a, p.b): p.cls for p in report.pairs} == {
+        ("gpu0", "gpu1"): "NV4",
+        ("gpu0", "NIC0"): "PIX",
+        ("gpu1", "NIC0"): "PIX",
+    }
+    assert [d.numa_node for d in report.devices if d.kind == "gpu"] == [0, 0]
+
+
+def test_a_matrix_as_a_markdown_table(tmp_path: Path) -> None:
+    report = looked(
+        tmp_path,
+        post="| | GPU0 | GPU1 | NIC0 | CPU Affinity | NUMA Affinity |\n|---|---|---|---|---|---|\n"
+        "| **GPU0** | X | NV4 | PIX | 0-15 | 0 |\n| **GPU1** | NV4 | X | SYS | 16-31 | 1 |\n"
+        "| `NIC0` | PIX | SYS | X | | |\n",
+    )
+    assert {(p.a, p.b): p.cls for p in report.pairs} == {
+        ("gpu0", "gpu1"): "NV4",
+        ("gpu0", "NIC0"): "PIX",
+        ("gpu1", "NIC0"): "SYS",
+    }
+    assert [d.numa_node for d in report.devices if d.kind == "gpu"] == [0, 1]

@@ -53,6 +53,7 @@ _MAX_FOREIGN_LINES = 200  # of another program, between two halves of a row
 
 _LOOKS = re.compile(
     r"GPU\d+[ \t]+X[ \t]*(?:[\r\n]|[ \t](?![ \t]*(?:OK|[GCT]?NS|DR|U)\b))|GPU\d+[ \t]*CPU Affinity"
+    r"|\|[ \t*`]*GPU0[ \t*`]*\|[ \t*`]*X[ \t*`]*\|"
     r"|= Connection traversing PCIe as well as"
 )
 _COMMAND = re.compile(r"topo[ \t]+(?:(-mp|--matrix_pci)|-m|--matrix)(?![a-z_])")
@@ -150,6 +151,8 @@ def _note(draft: _Draft, words: str) -> bool:
 def _continue(draft: _Draft, line: Line, last: int) -> bool:
     """Takes a line as the rest of the last row, if that was torn and the line goes on where it ends."""
     entry = next(reversed(draft.rows.values()))
+    if line.number == last + 1 and not line.indent:
+        _reopen_count(draft, entry, line.text)
     missing = _width(draft) - len(entry.cells)
     if missing > 0 and is_torn(entry.rest):
         cells, rest = cells_of(entry.rest.rstrip() + (" " if line.indent else "") + line.text)
@@ -165,6 +168,16 @@ def _continue(draft: _Draft, line: Line, last: int) -> bool:
             entry.rest = "" if doubtful else joined
             return True
     return False
+
+
+def _reopen_count(draft: _Draft, entry: _Entry, text: str) -> None:
+    """Takes a row's last cell for text again where the next line's first digit makes it a count that others have:
+    "NV1" and "8" of "NV18"."""
+    digit = re.match(r"\d(?=[ \t]|$)", text)
+    if digit and entry.cells and not entry.rest:
+        others = {cell for row in draft.rows.values() for cell in row.cells}
+        if entry.cells[-1].startswith("NV") and entry.cells[-1] + digit[0] in others:
+            entry.cells, entry.rest = entry.cells[:-1], entry.cells[-1]
 
 
 def _width(draft: _Draft) -> int:

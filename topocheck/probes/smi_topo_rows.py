@@ -22,8 +22,8 @@ _HEADER_START = re.compile(r"(?<![A-Za-z])GPU\d{1,3}")
 _HEADER_NAME = re.compile(rf"[ \t]*({_NAME})")
 _COLUMNS = re.compile(r"[ \t]*(CPU Affinity)?[ \t]*(NUMA Affinity|NUMA(?![ \t]+ID))?[ \t]*(GPU NUMA ID)?[ \t]*")
 _COLUMN_KEYS = ("cpus", "numa", "gpu_numa")
-_TORN = r"S|SY|SO|N|NO|NOD|NV|P|PX|PI|PH"
-_ROW = re.compile(rf"(?<![^\s|>`])({_NAME})[ \t]+(?={_CELL})")
+_TORN = r"S|SY|SO|N|NO|NOD|NV\d?|P|PX|PI|PH"
+_ROW = re.compile(rf"(?<![^\s|>`\"'*+-])({_NAME})[ \t]+(?={_CELL})")
 _TORN_ROW = re.compile(rf"({_NAME})[ \t]+(?=(?:{_TORN})$)")
 _NEXT_CELL = re.compile(rf"[ \t]*({_CELL})")
 _TORN_CELL = re.compile(rf"[ \t]*(?:{_TORN})$")
@@ -51,8 +51,11 @@ class Row(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """A line without terminal escapes, whose first byte may have been lost to U+FFFD."""
-    return _ESCAPE.sub("", text) if "[" in text else text
+    """A line without terminal escapes, whose first byte may have been lost to U+FFFD; a row of a Markdown table as
+    nvidia-smi has it."""
+    text = _ESCAPE.sub("", text) if "[" in text else text
+    is_table_row = text.startswith("|") and text.endswith("|") and text.count("|") > 2
+    return text.replace("|", "\t").replace("*", "").replace("`", "").strip() if is_table_row else text
 
 
 def header(line: str) -> Header | None:
