@@ -363,3 +363,9 @@ def test_a_matrix_as_a_markdown_table(tmp_path: Path) -> None:
         ("gpu1", "NIC0"): "SYS",
     }
     assert [d.numa_node for d in report.devices if d.kind == "gpu"] == [0, 1]
+
+
+def test_the_only_gpu_of_collect_env_stands_behind_its_words(tmp_path: Path) -> None:
+    words = "GPU models and configuration : GPU 0: NVIDIA RTX PRO 6000 Blackwell Workstation Edition\n"
+    report = looked(tmp_path, posted=f"CUDA_MODULE_LOADING set to   : LAZY\n{words}Nvidia driver version: 575.51.03\n")
+    assert [d.model for d in report.devices] == ["NVIDIA RTX PRO 6000 Blackwell Workstation Edition"]

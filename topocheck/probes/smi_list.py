@@ -4,8 +4,10 @@ GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-11111111-2222-3333-4444-555555555555)
   MIG 3g.20gb     Device  0: (UUID: MIG-66666666-7777-8888-9999-aaaaaaaaaaaa)
 GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-bbbbbbbb-2222-3333-4444-555555555555)
 
-PyTorch's and vLLM's collect_env print it without the UUIDs; `sglang.check_env` has one line a model:
+PyTorch's and vLLM's collect_env print it without the UUIDs, the only GPU behind their own words; `sglang.check_env` has
+one line a model:
 
+GPU models and configuration: GPU 0: NVIDIA A100-SXM4-40GB
 GPU 0,1: NVIDIA A100-SXM4-40GB
 """
 
@@ -27,14 +29,15 @@ NAME = r"nvidia[-_]?smi[\W_]*(?:L|list[-_]gpus)(?![a-zA-Z])"
 
 _MAKES = r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|A\d|H\d)"
 _GPUS = r"\d{1,3}(?:,\d{1,3}){0,63}"
+_AHEAD = r"(?:GPU models and configuration ?: )?"
 _GPU = re.compile(
-    rf"GPU ({_GPUS}): (?={_MAKES}|.*\(UUID: )(.{{1,120}}?)(?: \(UUID:(?: (GPU-[0-9a-fA-F-]{{4,60}})\)|.*))?"
+    rf"{_AHEAD}GPU ({_GPUS}): (?={_MAKES}|.*\(UUID: )(.{{1,120}}?)(?: \(UUID:(?: (GPU-[0-9a-fA-F-]{{4,60}})\)|.*))?"
 )
 _MIG = re.compile(r"MIG \d+(?:c\.\d+)?g\.\S+ +Device +\d+:")
 _OF_NVLINK = re.compile(r"Link \d|NVML:|Device does not")
 # Not a heading of `nvidia-smi nvlink`, which spells it the same.
 _LOOKS = re.compile(
-    rf"^[ \t]*GPU {_GPUS}: (?:{_MAKES}|[^(\n]{{1,120}}\(UUID: GPU-)[^\n]*"
+    rf"^[ \t]*{_AHEAD}GPU {_GPUS}: (?:{_MAKES}|[^(\n]{{1,120}}\(UUID: GPU-)[^\n]*"
     r"(?:\n(?!\s*(?:Link \d|NVML:|Device does not))|\Z)",
     re.MULTILINE,
 )
