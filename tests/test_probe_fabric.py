@@ -87,6 +87,76 @@ def test_lldp_one_interface_and_several():
     assert [c.leaf.port for c in parsed(two)] == ["swp1", "Ethernet1/5"]
 
 
+JSON0 = {"lldp": [{"interface": [
+    {"name": "eth2", "via": "LLDP",
+     "chassis": [{"id": [{"type": "mac", "value": "02:00:00:00:02:00"}], "name": [{"value": "leaf-rail0"}]}],
+     "port": [{"id": [{"type": "mac", "value": "02:00:00:00:02:01"}], "descr": [{"value": "swp1"}]}]},
+    {"name": "eth3.100", "via": "LLDP",
+     "chassis": [{"id": [{"type": "mac", "value": "02:00:00:00:03:00"}]}],
+     "port": [{"id": [{"type": "ifname", "value": "Ethernet1/5"}], "descr": [{"value": "to gpu01"}]}]}]}]}  # fmt: skip
+PLAIN = """\
+-------------------------------------------------------------------------------
+LLDP neighbors:
+-------------------------------------------------------------------------------
+Interface:    eth2, via: LLDP, RID: 1, Time: 9 days, 16:56:28
+  Chassis:     
+    ChassisID:    mac 02:00:00:00:02:00
+    SysName:      leaf-rail0
+    SysDescr:     Cumulus Linux version 5.9.2
+                  Copyright (c)
+    MgmtIP:       192.0.2.1
+    Capability:   Bridge, on
+  Port:        
+    PortID:       mac 02:00:00:00:02:01
+    PortDescr:    swp1
+    TTL:          120
+-------------------------------------------------------------------------------
+Interface:    eth3.100, via: LLDP, RID: 2, Time: 0 day, 00:01:02
+  Chassis:
+    ChassisID:    mac 02:00:00:00:03:00
+  Port:
+    PortID:       ifname Ethernet1/5
+    PortDescr:    to gpu01
+-------------------------------------------------------------------------------
+"""  # noqa: W291 (as it is printed)
+KEYVALUE = """\
+lldp.eth2.via=LLDP
+lldp.eth2.rid=1
+lldp.eth2.chassis.mac=02:00:00:00:02:00
+lldp.eth2.chassis.name=leaf-rail0
+lldp.eth2.chassis.descr=Cumulus Linux version 5.9.2
+lldp.eth2.port.mac=02:00:00:00:02:01
+lldp.eth2.port.descr=swp1
+lldp.eth3.100.via=LLDP
+lldp.eth3.100.chassis.mac=02:00:00:00:03:00
+lldp.eth3.100.port.ifname=Ethernet1/5
+lldp.eth3.100.port.descr=to gpu01
+"""
+
+
+@pytest.mark.parametrize("text", [json.dumps(JSON0, indent=2), PLAIN, KEYVALUE], ids=["json0", "text", "keyvalue"])
+def test_lldp_in_its_other_forms(text):
+    assert [other for other in TEXT_PROBES if other.sniff(text)] == [lldp]
+    cables = [(c.netdev, c.leaf.switch, c.leaf.port, c.leaf.by) for c in lldp.parse(text)]
+    assert cables == [
+        ("eth2", "leaf-rail0", "swp1", "lldp"),
+        ("eth3.100", "02:00:00:00:03:00", "Ethernet1/5", "lldp"),
+    ]
+
+
+@pytest.mark.parametrize("text", [PLAIN, KEYVALUE])
+def test_two_lldp_neighbours_of_an_interface_are_none(text):
+    other = text.replace("leaf-rail0", "leaf-rail1").replace("eth3.100", "eth4")
+    assert [c.netdev for c in lldp.parse(text + other)] == ["eth3.100", "eth4"]
+    one, two = ({"eth2": {"via": "LLDP", "chassis": {name: {}}, "port": {}}} for name in ("a", "b"))
+    assert list(lldp.parse(json.dumps({"lldp": {"interface": [one, two]}}))) == []
+
+
+def test_what_lldpcli_shows_of_the_hosts_own_interfaces_is_no_neighbour():
+    own = {"status": "RX and TX", "chassis": {"gpu01": {"id": {"type": "mac", "value": "02:00:00:00:00:01"}}}}
+    assert list(lldp.parse(json.dumps({"lldp": {"interface": {"eth2": own}}}))) == []
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"lldp": []}', "[" * 100_000, '{"lldp": {"interface": [1, {"a": 2}]}}'])
 def test_lldp_that_is_none(text):
     assert not [fact for fact in lldp.parse(text) if isinstance(fact, Cabling)]
