@@ -1,4 +1,4 @@
-"""What the matrix says of NVLink: is every pair joined, and which GPUs or pairs fall short of the others."""
+"""What the matrix and lists of links say of NVLink: is every pair joined, which GPUs or pairs fall short of others."""
 
 from __future__ import annotations
 
@@ -135,3 +135,17 @@ def loss_range(gpu: Device, links: int, full: int) -> tuple[float, float]:
     whole = gpu_figures.nvlink_achievable_gb_per_s(full, gpu.part)
     at_least = (full - links) / full if links else max(0.0, 1 - pcie.achievable_gb_per_s(speed, 16) / whole)
     return round(at_least, 4), round(max(at_least, 1 - pcie.staged_gb_per_s(speed, 16) / whole), 4)
+
+
+def ends_early(gpu: Device) -> bool:
+    """Whether nvidia-smi's list has the first links alone, all of them up: it prints the inactive ones too."""
+    ports = gpu.nvlinks or ()
+    by_smi = all(p.line is not None and p.line.input.startswith("nvidia-smi") for p in ports)
+    return bool(ports) and by_smi and all(p.active for p in ports) and [p.link for p in ports] == [*range(len(ports))]
+
+
+def unlisted_links(gpu: Device, full: int) -> int:
+    """How many links a list with inactive ones leaves out, a cut in a posting: up for all it says."""
+    ports = gpu.nvlinks or ()
+    known = [p for p in ports if p.active is not None]
+    return max(0, full - len(known)) if any(p.active is False for p in known) else 0

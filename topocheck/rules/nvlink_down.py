@@ -20,7 +20,7 @@ from topocheck.facts import Evidence
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip, enough, equals_of
 from topocheck.graph import Device, Topology
 from topocheck.model import Scenario
-from topocheck.nvlink import Short, full_mesh, in_mig_mode, loss_range, short_gpus
+from topocheck.nvlink import Short, ends_early, full_mesh, in_mig_mode, loss_range, short_gpus, unlisted_links
 from topocheck.patches import SetNvlinks
 
 ID = "NVL001"
@@ -43,7 +43,7 @@ def check(node: Topology) -> Iterator[Answer]:
     cut: list[str] = []
     for gpu in node.gpus:
         finding = _by_count(node, gpu, listed) if gpu.id in listed and not gpu.mig else None
-        if finding is not None and _ends_early(gpu):
+        if finding is not None and ends_early(gpu):
             cut.append(f"{listed[gpu.id]} of {gpu.id}")
         elif finding is not None:
             found.add(gpu.id)
@@ -66,27 +66,13 @@ def _by_count(node: Topology, gpu: Device, listed: Mapping[str, int]) -> Finding
     by_platform = node.platform.nvlinks_per_gpu if node.platform else 0
     full = max(active, *equals, on_board, by_platform)
     better = sum(links > active for links in equals)
-    active += _unlisted(gpu, full)
+    active += unlisted_links(gpu, full)
     if active == full or (not on_board and (not enough(better, len(equals)) or active == 0)):
         return None
     if on_board and node.machine.virtual and not any((active, *equals)):
         return None
     error = on_board and (better or not equals or active < by_platform)
     return _finding(node, gpu, active, full, _evidence(gpu), "error" if error else "warning")
-
-
-def _ends_early(gpu: Device) -> bool:
-    """Whether nvidia-smi's list has the first links alone, all of them up: it prints the inactive ones too."""
-    ports = gpu.nvlinks or ()
-    by_smi = all(p.line is not None and p.line.input.startswith("nvidia-smi") for p in ports)
-    return bool(ports) and by_smi and all(p.active for p in ports) and [p.link for p in ports] == [*range(len(ports))]
-
-
-def _unlisted(gpu: Device, full: int) -> int:
-    """How many links a list with inactive ones leaves out, a cut in a posting: up for all it says."""
-    ports = gpu.nvlinks or ()
-    known = [p for p in ports if p.active is not None]
-    return max(0, full - len(known)) if any(p.active is False for p in known) else 0
 
 
 def _evidence(gpu: Device) -> Evidence | None:
@@ -103,7 +89,7 @@ def _finding(node: Topology, gpu: Device, links: int, full: int, line: Evidence 
     down = [p.link for p in gpu.nvlinks or () if p.active is False]
     numbers = ", ".join(map(str, down))
     which = f" (link{'s' if len(down) > 1 else ''} {numbers} inactive)" if down and len(down) <= 4 else ""
-    most = "at most " if gpu.nvlinks and _unlisted(gpu, full) else ""
+    most = "at most " if gpu.nvlinks and unlisted_links(gpu, full) else ""
     equals = equals_of(node, gpu)
     return Finding(
         rule=ID,
