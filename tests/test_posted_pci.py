@@ -143,6 +143,40 @@ def test_a_mail_in_its_transfer_encoding(tmp_path: Path) -> None:
     assert [line.line for f in report.findings for line in f.evidence] == [9]
 
 
+RECEIVED = "pcieport 0000:00:01.1: AER: Corrected error received: 0000:2a:00.0"
+REPORTED = "nvidia 0000:2a:00.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Receiver ID)"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        f"[  173.223920] {RECEIVED}\n[  173.223933] {REPORTED}\n",
+        f"[Thu Aug 12 14:10:22 2027] {RECEIVED}\n[Thu Aug 12 14:10:22 2027] {REPORTED}\n",
+        f"[Aug12 14:10] usb 1-1: reset\n[  +0,000014] {RECEIVED}\n[  +0,000003] {REPORTED}\n",
+        f"> [  173.223920] {RECEIVED}\n> [  173.223933] {REPORTED}\n".replace("received: ", "received:\n> ").replace(
+            "Error: ", "Error:\n> "
+        ),
+        f"Jan  5 06:18:52 a kernel: {RECEIVED}\nJan  5 06:18:52 a kernel: {REPORTED}\n".replace(": AER", ":\nAER"),
+    ],
+    ids=["plain", "-T", "-H", "mail", "wrapped"],
+)
+def test_errors_of_a_card_in_every_clothing_of_the_log(tmp_path: Path, log: str) -> None:
+    for text, subject in ((log, "0000:2a:00.0"), (f"{log}$ lspci\n{CARD}", "gpu0")):
+        findings = [f for f in posted(tmp_path, text).findings if f.rule == "PCI007"]
+        assert [(f.severity, f.subjects) for f in findings] == [("info", (subject,))]
+        assert "2 corrected" in findings[0].message
+
+
+@pytest.mark.parametrize("device", ["2a:00.0", "0x2a:0x00.0"])
+def test_both_spellings_of_a_fault_of_the_iommu(tmp_path: Path, device: str) -> None:
+    text = (
+        f"[  20.100000] DMAR: [DMA Read NO_PASID] Request device [{device}] fault addr 0xfff01000 [fault reason 0x05]"
+    )
+    path = tmp_path / "dmesg"
+    path.write_text(text)
+    assert [event.bdf for event in check(str(path)).topology.events] == ["0000:2a:00.0"]
+
+
 CARD = "2a:00.0 VGA compatible controller: NVIDIA Corporation GA102 [GeForce RTX 3090] (rev a1)\n"
 INIT = "[  20.100000] NVRM: GPU 0000:2a:00.0: RmInitAdapter failed! (0x26:0x56:1474)\n"
 NO_BAR = (

@@ -45,6 +45,10 @@ _BROKEN = re.compile(
     r"\d Gb/s(?:(?!link\)|Gb/s)[^\n]){0,160}(?:\n(?![\[<\n]|[^\n]{0,80} kernel: )[^\n]{0,160}?){1,2}link\)"
 )
 _WHOLE = re.compile(rf"\d Gb/s available PCIe bandwidth, {_LIMITS}")
+_BROKEN_AER = re.compile(
+    r"(PCIe Bus Error:|error (?:message )?received(?::| from)|[0-9a-f]\.[0-7]:(?=[ \t]*\n[> \t]{0,20}(?:AER|PCIe Bus)))"
+    r"[ \t]*\n[> \t]{0,20}([0-9a-fsAP][^\n]{0,200})"
+)
 _BROKEN_IN_CHARS = 1 << 20  # of a pasted text
 _END_CHARS = 8192  # of a log, where its last lines are
 _FABRIC_MANAGER = re.compile(
@@ -65,13 +69,17 @@ _NO_BAR = re.compile(r"NVRM: BAR\d is 0M @ 0x0 \(PCI:([0-9a-fA-F]{4}:[0-9a-fA-F]
 _OFF_BUS = "fallen off the bus and is not responding"
 _NAMED = "gpu-named"  # becomes "gpu-off-bus" or nothing
 _OFF_BUS_LINES = 3  # over which the driver spreads its words
-_DMAR = re.compile(rf"DMAR: ?\[DMA (?:Read|Write)[^\]]{{0,40}}\] Request device \[{_BDF}\]")
+_DMAR = re.compile(
+    r"DMAR: ?\[DMA (?:Read|Write)[^\]]{0,40}\] Request device "
+    r"\[((?:[0-9a-f]{4}:)?)(?:0x)?([0-9a-f]{2}):(?:0x)?([0-9a-f]{2}\.[0-7])\]"
+)
 _AMD_FAULT = re.compile(rf"(?:{_BDF}: )?AMD-Vi: [^\[]{{0,20}}\[?IO_PAGE_FAULT (?:device={_BDF})?")
 _COMMAND_LINE = re.compile(r"(?:^|\] |kernel: )(?:Kernel c|C)ommand line: (.+)")
 _DMI = re.compile(r"\bDMI: (.{1,200}?), BIOS ")
 _TIME = re.compile(r"\[ *(\d{1,9}\.\d{3,9})\]")
 _SNIFF = re.compile(
-    r"^[ \t>]{0,20}(?:<\d{1,3}>)?\[ {0,6}\d{1,7}\.\d{6}\] |^[^\n]{0,80} kernel: |^kern {0,4}:\w{1,8} {0,4}: "
+    r"^[ \t>]{0,20}(?:<\d{1,3}>)?\[ {0,6}\+?\d{1,7}[.,]\d{6}\] |^[^\n]{0,80} kernel: |^kern {0,4}:\w{1,8} {0,4}: "
+    r"|^[ \t>]{0,20}\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "
     r"|Gb/s available PCIe bandwidth|NVRM: Xid \(|^(?:pci|pcieport|pci_bus|mlx[45]_core) [0-9a-f]{4}:"
     r"|^dmesg: read kernel buffer failed",
     re.MULTILINE,
@@ -136,8 +144,9 @@ def _with_kinds(told: list[Fact], text: str) -> list[Fact]:
 
 
 def _mended(text: str) -> str:
-    """The text with each broken line about bandwidth whole; its lines stay as many."""
-    return _BROKEN.sub(lambda match: _joined(match[0]) + "\n" * match[0].count("\n"), text)
+    """The text with each broken line about bandwidth or an error whole; its lines stay as many."""
+    text = _BROKEN.sub(lambda match: _joined(match[0]) + "\n" * match[0].count("\n"), text)
+    return _BROKEN_AER.sub(r"\1 \2\n", text) if "AER" in text else text
 
 
 def _joined(broken: str) -> str:
@@ -221,8 +230,10 @@ def _off_bus(line: Line) -> Iterator[Fact]:
 
 
 def _iommu_fault(line: Line) -> Iterator[Fact]:
-    if match := _DMAR.search(line.text) or _AMD_FAULT.search(line.text):
-        yield _event("iommu-fault", line, next(filter(None, match.groups()), None))
+    if match := _DMAR.search(line.text):
+        yield _event("iommu-fault", line, f"{match[1]}{match[2]}:{match[3]}")
+    elif match := _AMD_FAULT.search(line.text):
+        yield _event("iommu-fault", line, match[1] or match[2])
 
 
 def _printed_by(text: str, bdf: str) -> str | None:

@@ -21,13 +21,14 @@ from collections.abc import Iterator
 from topocheck.facts import Evidence, LogEvent, PciFunction
 from topocheck.finding import Answer, Finding, NotApplicable, Severity, Skip
 from topocheck.graph import Topology
-from topocheck.judging import judged_links
+from topocheck.judging import judged_links, judged_nics
 from topocheck.pcie_counts import flood, latched, replays
 
 ID = "PCI007"
 NAME = "pcie-errors"
 _MOST_KEPT = 20  # of one device the probe keeps the last lines only
 _CORRECTED = re.compile(r"(?<!Un)(?<!un)correct", re.IGNORECASE)
+_DRIVER = re.compile(r"\b(?:nvidia|mlx[45]_core) [0-9a-f]{4,8}:")
 _TOTALS = {"aer_dev_nonfatal": "non-fatal", "aer_dev_fatal": "fatal"}
 
 
@@ -55,12 +56,18 @@ def check(node: Topology) -> Iterator[Answer]:
 
 
 def _owners(node: Topology) -> dict[str, str]:
-    """Each function at an end of a judged link, and the device to name for it."""
+    """Each end of a judged link, each GPU and NIC, and what the log alone calls one by its driver; and whom to name."""
     ends: dict[str, str] = {}
     for judged in judged_links(node):
         for bdf in (judged.link.b, judged.link.a):
             if bdf:
                 ends.setdefault(bdf, judged.subject if bdf == judged.link.b else bdf)
+    for device in (*node.gpus, *judged_nics(node)):
+        if device.bdf and not device.is_vf:
+            ends.setdefault(device.bdf, device.id)
+    for event in node.events:
+        if event.kind == "aer" and event.bdf and event.bdf not in node.functions and _DRIVER.search(event.line.text):
+            ends.setdefault(event.bdf, event.bdf)
     return ends
 
 
