@@ -183,3 +183,17 @@ def test_buses_that_count_from_one_are_no_line_numbers(tmp_path: Path) -> None:
     wanted = {f"gpu{i}": f"0000:0{i + 1}:00.0" for i in range(5)}
     numbered = "".join(f"{n}:{line}\n" for n, line in enumerate(listing.splitlines(), 1))  # grep -n
     assert [gpus(looked(tmp_path, lspci=text)) for text in (listing, numbered)] == [wanted] * 2
+
+
+@pytest.mark.parametrize("command", ["ibstatus", "ibdev2netdev", "show_gids", "rdma link", "fi_info -p efa", "dmesg"])
+def test_prompts_of_two_hosts(tmp_path: Path, command: str) -> None:
+    text = "".join(f"root@gpu0{n}:/# {command}\n{ibdev2netdev(f'mlx5_{n} enp1s0np0 Up')}" for n in (1, 2))
+    report = looked(tmp_path, post=text)
+    assert list(roles(report)) == ["mlx5_1"]
+    assert any("two hosts" in gap.reason for gap in report.gaps)
+
+
+def test_one_line_is_shown_once(tmp_path: Path) -> None:
+    text = "link mlx5_0/1 state DOWN physical_state DISABLED netdev ens3np0\n"
+    (found,) = looked(tmp_path, rdma_link=text).findings
+    assert len(found.evidence) == 1

@@ -80,7 +80,7 @@ def _finding(node: Topology, nic: Device, down: list[RdmaPort]) -> Finding:
     rate = of_equals or most_gbit_per_s(nic.pci_id, nic.device_type)
     cause, repair = _cause(down[0])
     which = f"port {down[0].port} " if len(nic.ports) > 1 else "port "
-    lines = [line for p in down for key in _shown(p) if (line := p.lines.get(key))]
+    lines = dict.fromkeys(line for p in down for key in _shown(p) if (line := p.lines.get(key)))
     peers = f", {active} of {len(equals)} equals are Active" if equals else ""
     return Finding(
         rule=ID,

@@ -12,7 +12,8 @@ _SHARE = 0.9  # of the lines must have a label
 _LINES_EACH = 3  # at least, of a host or file whose name labels its lines
 # "[root@gpu017 ~]# nvidia-smi topo -m": whose output follows.
 _PROMPT = re.compile(
-    r"^[^\n@]{0,40}@([\w-]{1,60})[^\n#$]{0,80}[#$] ?(?:sudo )?(?:nvidia-smi|lspci|ibstat|ibv_devinfo|numactl|lscpu)\b",
+    r"^[^\n@]{0,40}@([\w-]{1,60})[^\n#$]{0,80}[#$] ?(?:sudo )?"
+    r"(?:nvidia-smi|lspci|ibstat(?:us)?|ibv_devinfo|ibdev2netdev|show_gids|rdma|fi_info|numactl|lscpu|dmesg)\b",
     re.MULTILINE,
 )
 # "gpu017 | CHANGED | rc=0 >>" of Ansible, and the name between two rules of dshbak and clush.
