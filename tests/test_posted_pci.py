@@ -201,6 +201,10 @@ RELOAD = LOAD.replace("19.0", "90.0")
         (OFF_BUS + LOAD, "fallen off the bus"),
         (OFF_BUS.replace("\n               NVRM:", ""), "fallen off the bus"),
         (UNSUPPORTED, None),
+        ("[   9.400000] nvidia: probe of 0000:2a:00.0 failed with error -1\n", "its probe failed"),
+        ("[   9.400000] nvidia 0000:2a:00.0: probe with driver nvidia failed with error -1\n", "its probe failed"),
+        (NO_BAR + "[   9.400000] nvidia: probe of 0000:2a:00.0 failed with error -1\n", "a memory BAR has no address"),
+        ("[   9.400000] nvme: probe of 0000:2a:00.0 failed with error -1\n", None),
         (LOAD + "[  19.500000] nvidia 0000:2a:00.0: vgaarb: VGA decodes changed\n", None),
     ],
 )

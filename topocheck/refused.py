@@ -11,6 +11,7 @@ from topocheck.hardware.xids import SILENCING
 _IN_WORDS = {
     "gpu-init-failed": "RmInitAdapter failed",
     "gpu-no-bar": "a memory BAR has no address",
+    "gpu-probe-failed": "its probe failed",
     "gpu-off-bus": "fallen off the bus",
 }
 
@@ -32,7 +33,8 @@ def explained(node: Topology) -> bool:
 
 def refused_gpus(node: Topology) -> list[Refused]:
     """In the order of the log; not those that nvidia-smi shows, nor those of which the PCI listing says it."""
-    last = {e.bdf: e for e in node.events if e.kind in _IN_WORDS}
+    events = sorted((e for e in node.events if e.kind in _IN_WORDS), key=lambda e: e.kind != "gpu-probe-failed")
+    last = {e.bdf: e for e in events}  # a failed probe says the least
     return [_refused(node, event) for event in last.values() if _stands(node, event)]
 
 

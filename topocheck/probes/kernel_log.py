@@ -65,6 +65,7 @@ _AER = re.compile(
     rf"{_BDF}"
 )
 _INIT_FAILED = re.compile(rf"NVRM: (?:GPU {_BDF}: )?RmInitAdapter failed!")
+_PROBE_FAILED = re.compile(rf"\bnvidia(?:: probe of {_BDF}| {_BDF}: probe with driver nvidia) failed with error")
 _NO_BAR = re.compile(r"NVRM: BAR\d is 0M @ 0x0 \(PCI:([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})")
 _OFF_BUS = "fallen off the bus and is not responding"
 _NAMED = "gpu-named"  # becomes "gpu-off-bus" or nothing
@@ -214,6 +215,11 @@ def _init_failed(line: Line) -> Iterator[Fact]:
         yield _event("gpu-init-failed", line, match[1])
 
 
+def _probe_failed(line: Line) -> Iterator[Fact]:
+    if match := _PROBE_FAILED.search(line.text):
+        yield _event("gpu-probe-failed", line, match[1] or match[2])
+
+
 def _no_bar(line: Line) -> Iterator[Fact]:
     if match := _NO_BAR.search(line.text):
         yield _event("gpu-no-bar", line, f"{match[1]}.0")
@@ -288,6 +294,7 @@ _READERS: dict[str, Callable[[Line], Iterator[Fact]]] = {
     "AER: ": _aer,
     "PCIe Bus Error: severity=": _aer,
     "RmInitAdapter failed!": _init_failed,
+    " failed with error -": _probe_failed,
     "NVRM: BAR": _no_bar,
     "NVRM: The NVIDIA GPU ": _named,
     _OFF_BUS: _off_bus,
