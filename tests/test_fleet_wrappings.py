@@ -50,6 +50,11 @@ def in_pieces(lines, size=1024):
         yield from (b"%2d: %s" % (task, own[turn]) for task, own in enumerate(pieces) if turn < len(own))
 
 
+def sixteen_kb(line):
+    """As containerd cuts a line."""
+    return [line[i : i + 16384] for i in range(0, len(line), 16384)]
+
+
 def host_of(line):
     return json.loads(line)["host"].encode()
 
@@ -92,7 +97,14 @@ LABELLED = {
     "docker compose logs": lambda lines: prefixed(lines, b"%s  | "),
     "kubectl logs --prefix": lambda lines: prefixed(lines, b"[pod/topocheck-x7k2p/node] "),
     "kubectl logs --timestamps": lambda lines: prefixed(lines, b"2026-11-20T03:04:05.123456789Z "),
-    "a pod's log file": lambda lines: prefixed(lines, b"2026-11-20T03:04:05.123456789Z stdout F "),
+    "kubectl logs --timestamps, of long lines": lambda lines: [
+        b"".join(b"2026-11-20T03:04:05.123456789Z " + piece for piece in sixteen_kb(line)) for line in lines
+    ],
+    "a pod's log file": lambda lines: [
+        b"2026-11-20T03:04:05.123456789Z stdout %s %s" % (b"F" if piece == sixteen_kb(line)[-1] else b"P", piece)
+        for line in lines
+        for piece in sixteen_kb(line)
+    ],
     "journalctl": lambda lines: prefixed(lines, b"Nov 20 03:04:05 %s topocheck[4711]: "),
     "a log's JSON": lambda lines: [json.dumps({"log": f"{line.decode()}\n", "time": "now"}).encode() for line in lines],
     "mpirun --tag-output": lambda lines: prefixed(lines, b"[1,7]<stdout>:"),

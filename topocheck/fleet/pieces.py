@@ -1,5 +1,6 @@
-"""Labelled lines put together again. `srun -l` cuts what a task prints into pieces of a kilobyte and writes its label
-before each; those of all tasks come mixed: "3: {…", "0: {…", "3: …}". Without -l they cannot be told apart."""
+"""Lines in pieces put together again. `srun -l` cuts what a task prints into pieces of a kilobyte and writes its label
+before each; those of all tasks come mixed: "3: {…", "0: {…", "3: …}". Without -l they cannot be told apart. A pod's log
+file has pieces of 16 KB, "2026-11-20T03:04:05.6Z stdout P {…" and the last one with F."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 LABEL = re.compile(rb"\s{0,16}([\w.-]{1,255}): ")
+_LOGGED = re.compile(rb"\S{20,40} stdout ([PF]) ")
 _PIECE_BYTES = 1024
 START = b'{"schema"'  # what a report begins with
 _Line = tuple[int, bytes | None]
@@ -40,7 +42,7 @@ def joined(lines: Iterable[_Line], most: int) -> Iterator[_Line]:
     [(0, b'0: {"a":1}'), (3, b'a note'), (1, b'1: {"schema"}')]
     """
     begun: dict[bytes, _Begun] = {}
-    for number, line in lines:
+    for number, line in _logged(lines, most):
         label = LABEL.match(line) if line and line[:1] != b"{" else None
         if label is None or line is None:
             yield number, line
@@ -59,3 +61,23 @@ def joined(lines: Iterable[_Line], most: int) -> Iterator[_Line]:
             else:
                 yield number, line
     yield from (one.line() for one in begun.values())
+
+
+def _logged(lines: Iterable[_Line], most: int) -> Iterator[_Line]:
+    """Those of a pod's log file without what its runtime writes before them, the others as they are."""
+    begun: _Begun | None = None
+    for number, line in lines:
+        match = _LOGGED.match(line) if line and b" stdout " in line[:48] else None
+        if match is None or line is None:
+            yield number, line
+            continue
+        text = line[match.end() :]
+        if begun is None:
+            begun = _Begun(number, text, text)
+        else:
+            begun.add(text, most)
+        if match[1] == b"F":
+            yield begun.line()
+            begun = None
+    if begun is not None:
+        yield begun.line()

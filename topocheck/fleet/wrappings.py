@@ -13,6 +13,7 @@ from topocheck.fleet.hosts import short_name
 from topocheck.fleet.pieces import LABEL, START
 
 _PREFIX_BYTES = 1024
+_STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}(?:Z|[+-]\d\d:\d\d) ")
 _OBJECT = rb'\{\s*(?:["}]|\Z)'
 _STARTED = re.compile(rb"\[?\s*" + _OBJECT)
 _REPORTS = re.compile(rb"(?:[\w.-]{1,255}: )?(?:\[\s*)?(?:" + _OBJECT + rb"|\Z)")
@@ -51,6 +52,8 @@ def report_in(line: bytes) -> tuple[bytes, str | None]:
     if label and _STARTED.match(line, label.end()):
         return line[label.end() :], label[1].decode("ascii", "replace")
     at = line.find(START, 0, _PREFIX_BYTES)
+    if at > 0 and _STAMP.search(line, 0, at):
+        return _STAMP.sub(b"", line[at:]), None  # kubectl logs --timestamps has one every 16 KB
     return (line[at:] if at > 0 else b""), None
 
 
