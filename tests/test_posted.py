@@ -227,13 +227,16 @@ def test_a_container_with_two_of_eight_gpus_sees_the_nics_of_the_others(tmp_path
     assert {row.nics[0].id for row in report.rows} >= set(near)
 
 
-def test_half_a_node_whose_pairs_share_a_nic_sees_the_nics_of_the_other_half(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gpus", [(0, 1, 2, 3), (0, 1, 4, 5), (1, 2, 3)])
+def test_a_part_of_a_node_whose_pairs_share_a_nic_sees_the_nics_of_the_others(tmp_path: Path, gpus: list[int]) -> None:
+    # Eight GPUs, four a socket, a switch with a NIC for each two; only these are in the container.
     def cell(a: str, b: str) -> str:
         if b[0] == "G":
             return "NV12"
-        return "PXB" if a[0] == "G" and int(a[3:]) // 2 == int(b[3:]) else "NODE" if int(b[3:]) < 2 else "SYS"
+        switches = gpus[int(a[3:])] // 2 if a[0] == "G" else int(a[3:]), int(b[3:])
+        return "PXB" if a[0] == "G" and switches[0] == switches[1] else "NODE" if max(switches) < 2 else "SYS"
 
-    assert loud(looked(tmp_path, nvidia_smi_topo__m=seen(4, 4, cell))) == []
+    assert loud(looked(tmp_path, nvidia_smi_topo__m=seen(len(gpus), 4, cell))) == []
 
 
 def test_a_gpus_nic_is_the_one_on_its_switch_whatever_others_are_there(tmp_path: Path) -> None:

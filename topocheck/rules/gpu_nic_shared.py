@@ -8,8 +8,8 @@ Usual cause: a NIC in a slot of another switch; two NICs under one switch and no
 
 Repair: move its own NIC under the switch of the GPU without its own.
 
-Silent when: the node has fewer NICs than GPUs, alike for all (p4d): info; all GPUs share alike, and the other NICs
-belong to GPUs that are not here (a container with a part of a node): info; idle NICs beyond the same number a GPU.
+Silent when: the node has fewer NICs than GPUs, alike for all (p4d): info; every pair of GPUs shares alike, or the other
+NICs belong to GPUs that are not here (a container with a part of a node): info; idle NICs beyond the same number a GPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from topocheck.finding import Answer, Finding, Skip
+from topocheck.finding import Answer, Finding, Severity, Skip
 from topocheck.graph import RANK, SWITCH_LOCAL, Topology
 from topocheck.guards import unplaced
 from topocheck.model import Scenario
@@ -43,13 +43,14 @@ def check(node: Topology) -> Iterator[Answer]:
     near = {s.gpu.id: _on_switch(node, s) for s in served if s.local}
     sizes = Counter(near.values())
     crowded = {gpu: (sizes[nics], len(nics)) for gpu, nics in near.items() if sizes[nics] > len(nics)}
-    if len(crowded) == len(node.gpus) and len(set(crowded.values())) == 1 and _of_gpus_not_here(node, near):
+    elsewhere = _of_gpus_not_here(node, near)
+    if len(crowded) == len(node.gpus) and len(set(crowded.values())) == 1 and (elsewhere or len(sizes) > 1):
         yield _alike(node, *next(iter(crowded.values())))
         return
     for service in served:
         own = [node.pcie_class(service.gpu.id, nic.id) for nic in service.own]
         if service.gpu.id in crowded and own and all(cls and RANK[cls] > SWITCH_LOCAL for cls in own):
-            yield _finding(node, service)
+            yield _finding(node, service, "info" if elsewhere else "warning")
 
 
 def _on_switch(node: Topology, service: Service) -> frozenset[str]:
@@ -63,7 +64,7 @@ def _of_gpus_not_here(node: Topology, near: Mapping[str, frozenset[str]]) -> boo
     return len(others) >= len(node.gpus) or all(on_other_socket(node, g, n) for g in node.gpus for n in others)
 
 
-def _finding(node: Topology, service: Service) -> Finding:
+def _finding(node: Topology, service: Service, severity: Severity) -> Finding:
     gpu, shared, far = service.gpu, service.nearest[0], service.own[0]
     other = next(iter(node.gpus_of(shared)), None)
     who = f"{gpu.id} and {other}" if other else gpu.id
@@ -71,7 +72,7 @@ def _finding(node: Topology, service: Service) -> Finding:
     return Finding(
         rule=ID,
         name=NAME,
-        severity="warning",
+        severity=severity,
         subjects=(gpu.id, *((other,) if other else ())),
         message=f"{who} share {shared.id} on their switch, {gpu.id}'s own {far.id} is "
         f"{node.pcie_class(gpu.id, far.id)} away and carries about half (best assignment: {assignment})",
