@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from topocheck.check import check
+from topocheck.errors import SourceError
 
 # Four GPUs, two on each socket, and one NIC with two functions a socket.
 ROWS = {
@@ -128,3 +131,58 @@ def test_one_nics_ibstat_beside_columns_without_a_legend_parts_them_not(tmp_path
     assert node.assignment["gpu0"][0] == "NIC0"
     assert node.assignment["gpu2"][0] == "NIC1"
     assert [f.message for f in report.findings if f.severity != "info"] == []
+
+
+IBSTATUS = """Infiniband device 'mlx5_0' port 1 status:
+\tdefault gid:\t fe80:0000:0000:0000:0001:0002:0003:0004
+\tbase lid:\t 0x0
+\tsm lid:\t\t 0x0
+\tstate:\t\t 4: ACTIVE
+\tphys state:\t 5: LinkUp
+\trate:\t\t 400 Gb/sec (4X NDR)
+\tlink_layer:\t InfiniBand
+"""
+RDMA_LINK = "link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ens1np0\n"
+
+
+@pytest.mark.parametrize("text", [IBSTATUS, IBSTATUS * 2, IBSTAT, RDMA_LINK * 2])
+def test_a_word_cut_in_its_middle_is_no_state_and_no_layer(tmp_path, text):
+    """The second device goes on where the text ends."""
+    text = text[: len(text) // 2] + text[len(text) // 2 :].replace("mlx5_0", "mlx5_1")
+    for end in range(len(text) // 2, len(text)):
+        (tmp_path / "post.txt").write_text(text[:end])
+        try:
+            report, _ = check(str(tmp_path / "post.txt"))
+        except SourceError:  # too little to tell which tool it was
+            continue
+        said = [f.message for f in report.findings if f.severity != "info" and f.rule in ("NET001", "NET006")]
+        assert said == [], text[:end]
+
+
+def test_a_list_of_nvlinks_cut_in_a_line_says_nothing_of_the_others(tmp_path):
+    lines = "".join(f"\t Link {i}: 25 GB/s\n" for i in range(12))
+    text = f"GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-11111111-2222-3333-4444-555555555555)\n{lines}"
+    for end in range(100, len(text), 5):
+        report, _ = posted(tmp_path, text[:end])
+        assert report.findings == (), text[:end]
+
+
+def test_nics_in_one_place_are_so_before_their_own_rows(tmp_path):
+    """Both NICs are beside the first CPU; the post ends before it says that they are one card."""
+    rows = {
+        "GPU0": "X NV18 NV18 NV18 NODE NODE 0-31 0",
+        "GPU1": "NV18 X NV18 NV18 NODE NODE 0-31 0",
+        "GPU2": "NV18 NV18 X NV18 SYS SYS 32-63 1",
+        "GPU3": "NV18 NV18 NV18 X SYS SYS 32-63 1",
+    }
+    head = "\t".join(["", *rows, "NIC0", "NIC1", "CPU Affinity", "NUMA Affinity"])
+    text = "\n".join([head, *("\t".join([name, *cells.split()]) for name, cells in rows.items())])
+    report, _ = posted(tmp_path, text + "\n")
+    assert {f.rule: f.severity for f in report.findings}["AFF001"] == "info"
+
+
+def test_a_pair_of_which_one_row_is_left_is_no_error(tmp_path):
+    rows = {"GPU0": "X NV18 NV18 NV18", "GPU1": "NV18 X NV18 NV6"}
+    head = "\tGPU0\tGPU1\tGPU2\tGPU3\n"
+    report, _ = posted(tmp_path, head + matrix(rows).split("\n", 1)[1])
+    assert [f.severity for f in report.findings if f.rule == "NVL002"] == ["warning"]

@@ -71,9 +71,12 @@ def on_other_socket(node: Topology, gpu: Device, nic: Device) -> bool | None:
 
 
 def one_place(node: Topology) -> bool:
-    """Whether the compute NICs are one card or under one bridge: only one socket can have a NIC near it."""
+    """Whether the compute NICs are one card or under one bridge: only one socket can have a NIC near it. Where a matrix
+    is cut before the NICs' own rows, it may be so if every GPU is as far from all of them."""
     first, *others = node.compute_nics
-    return all(nic.card == first.card or node.pcie_class(first.id, nic.id) == "PIX" for nic in others)
+    far = [{node.pcie_class(gpu.id, nic.id) for nic in node.compute_nics} for gpu in node.gpus]
+    perhaps = ("PIX", None) if all(len(classes - {None}) <= 1 for classes in far) else ("PIX",)
+    return all(nic.card == first.card or node.pcie_class(first.id, nic.id) in perhaps for nic in others)
 
 
 def row_of(node: Topology, gpu: Device, nic: Device | None = None) -> tuple[Evidence, ...]:

@@ -19,6 +19,7 @@ from topocheck.probes.lines import TWO_NODES
 MOST_DEVICES = 2048  # ten cards with 127 virtual functions each have 1,280
 _NUMBERING = re.compile(r"^\d+:|\(\d+\)$")
 _STATES = {"initialize": "init", "initializing": "init", "nop": "down"}
+_KNOWN_STATES = frozenset({"active", "down", "init", "armed"})
 _SOFTWARE = re.compile(r"(?:rxe|siw)[\w-]*")
 # What verbs call vendor_id: NVIDIA's cards give their IEEE number instead of the PCI vendor.
 _PCI_VENDORS = {"02c9": "15b3"}
@@ -127,15 +128,20 @@ def word(text: str) -> str | None:
 
 
 def state(text: str) -> str | None:
-    """A port's state: active, down, init, armed."""
-    bare = word(text)
-    return _STATES.get(bare, bare) if bare else None
+    """A port's state: active, down, init, armed; None for any other word, as the beginning of one that was cut.
+
+    >>> state("4: ACTIVE"), state("PORT_ARMED (3)"), state("4"), state("ACTI")
+    ('active', 'armed', None, None)
+    """
+    bare = word(text) or ""
+    known = _STATES.get(bare, bare)
+    return known if known in _KNOWN_STATES else None
 
 
 def layer(text: str) -> str | None:
-    """A link layer: infiniband, ethernet; None for "Unspecified", which says nothing."""
+    """A link layer: infiniband, ethernet; None for "Unspecified", which says nothing, and for a word that was cut."""
     bare = word(text)
-    return None if bare in ("unspecified", "unknown") else bare
+    return bare if bare in ("infiniband", "ethernet") else None
 
 
 def number(text: str) -> int | None:

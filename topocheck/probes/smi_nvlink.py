@@ -121,8 +121,7 @@ def _take(gpu: _Gpu, line: Line, witness: str) -> None:
         gpu.unsupported |= _UNSUPPORTED.search(line.text) is not None
         gpu.line = evidence
         return
-    port = gpu.ports.setdefault(int(match[1]), _Port(evidence))
-    said = match[3].strip()
+    port, said = gpu.ports.get(int(match[1]), _Port(evidence)), match[3].strip()
     if rate := _RATE.fullmatch(said):
         port.active, port.rate_gb_per_s, port.line = True, float(rate[1]), evidence
     elif said.strip("<>").lower() == "inactive":
@@ -135,6 +134,9 @@ def _take(gpu: _Gpu, line: Line, witness: str) -> None:
         port.errors[counter[1]] = int(counter[2])
     elif supported := _SUPPORTED.fullmatch(said):
         port.supported = supported[1].lower() == "true"
+    else:
+        return  # a property of no concern here, or a line that was cut
+    gpu.ports[int(match[1])] = port
 
 
 def _without_cut_lists(gpus: dict[int, _Gpu], witness: str) -> Iterator[Gap]:

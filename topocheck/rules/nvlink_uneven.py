@@ -45,7 +45,8 @@ def check(node: Topology) -> Iterator[Answer]:
 def _finding(node: Topology, uneven: Uneven) -> Finding:
     a, b, links, full, by_direction = uneven
     board = full_mesh(node) is not None
-    severity: Severity = "error" if board and not by_direction else "warning"
+    both_rows = {(a.id, b.id), (b.id, a.id)} <= node.directed.keys()  # of a cut matrix one may be left
+    severity: Severity = "error" if board and both_rows and not by_direction else "warning"
     what = f"NV{links}" if links else f"no NVLink ({node.pair_class(a.id, b.id)})"
     than = "in one direction, in the other" if by_direction else "where their equals have"
     lines = [line for x in (a, b) if (line := node.matrix_lines.get(x.id))]
