@@ -125,6 +125,26 @@ def test_the_lanes_of_a_card_whose_speed_its_lspci_did_not_know(tmp_path: Path) 
     assert found(report, "PCI001") == {"0000:08:00.0"} and not found(report, "PCI002")
 
 
+def test_a_memory_bar_without_an_address_behind_one_that_has(tmp_path: Path) -> None:
+    # lspci -v has no "Region 1:"; as in a guest whose firmware has no room for the third of its GPUs.
+    bars = "\tMemory at db000000 (32-bit, non-prefetchable) [size=16M]\n\tMemory at {} (64-bit, prefetchable)\n"
+    cards = {"01": "2000000000", "02": "4000000000", "0c": "<ignored>"}
+    text = "".join(
+        f"{bus}:00.0 3D controller: NVIDIA Corporation Device 20b2 (rev a1)\n{bars.format(at)}"
+        for bus, at in cards.items()
+    )
+    findings = [f for f in posted(tmp_path, text).findings if f.rule == "GPU003"]
+    assert [(f.severity, f.subjects) for f in findings] == [("error", ("gpu2",))]
+    assert "<ignored>" in findings[0].evidence[0].text
+
+
+def test_a_name_that_a_quoted_mail_wrapped(tmp_path: Path) -> None:
+    quote = "> > > > "
+    text = f"{quote}01:00.0 VGA compatible controller: NVIDIA Corporation GA104\n{quote}[GeForce RTX 3070] (rev a1)\n"
+    (gpu,) = posted(tmp_path, text).devices
+    assert gpu.model == "NVIDIA Corporation GA104 [GeForce RTX 3070]"
+
+
 def test_an_infiniband_card_of_the_class_of_its_time(tmp_path: Path) -> None:
     text = (
         "05:00.0 InfiniBand [0c06]: Mellanox Technologies MT26428 [ConnectX VPI PCIe 2.0 5GT/s] [15b3:673c] (rev b0)\n"

@@ -164,12 +164,14 @@ def _take(entry: _Entry, key: str, lines: list[str], index: int) -> bool:
 
 
 def _take_other(entry: _Entry, line: str, number: int) -> None:
-    """Takes a line that no field begins."""
-    if line.startswith(("MaxPayload", "RlxdOrd", "Memory at")):
+    """Takes a line that no field begins; of the BARs of `-v` the first, or the first that has no address."""
+    if line.startswith(("MaxPayload", "RlxdOrd")) or (line.startswith("Memory at") and not entry.in_capabilities):
         for start, key, reader in BARE:
-            if line.startswith(start) and key not in entry.lines and not (key == "Memory at" and entry.in_capabilities):
+            values = reader(line) if line.startswith(start) else {}
+            says_more = "bars_unassigned" in values and "bars_unassigned" not in entry.values
+            if line.startswith(start) and (key not in entry.lines or says_more):
                 entry.lines[key] = Evidence(INPUT, number, line.rstrip())
-                entry.values.update(reader(line))
+                entry.values.update(values)
     elif line.startswith("Kernel modules:"):
         entry.shows_driver = True
     elif line.startswith("!!! Unknown header type"):

@@ -15,6 +15,7 @@ from topocheck.hardware.pci_ids import class_of_name, vendor_of_name
 BDF = r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]"
 INDENT = " \t>"  # mail quotes included
 NO_BREAK_SPACE = "\u00a0"  # what blanks become on their way through web pages
+_QUOTES = re.compile(r"^(?:> ?){1,20}")
 _WRAP_COLUMN = 66  # mail programs wrap from here on
 
 _HEADER = re.compile(rf"({BDF})[ \t]+([^\s:\"][^:\n\"]{{1,80}}?):[ \t]+(\S.*)")
@@ -58,7 +59,7 @@ def goes_on(before: str, after: str) -> bool:
 
 def unwrapped(lines: list[str], index: int, line: str) -> str:
     """The device line at `index` (`line` without its indentation), joined with its second half if it was wrapped."""
-    after = lines[index + 1][:300].lstrip(">").removeprefix(" ").rstrip() if index + 1 < len(lines) else ""
+    after = _QUOTES.sub("", lines[index + 1][:300]).rstrip() if index + 1 < len(lines) else ""
     return f"{line} {after}" if not after[:1].isspace() and goes_on(lines[index], after) else line
 
 

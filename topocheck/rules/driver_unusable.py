@@ -95,8 +95,8 @@ def _of_function(node: Topology, f: PciFunction, kind: str, all_of_kind: list[Pc
         return
     subject = node.by_id[f.bdf].id if f.bdf in node.by_id else f.bdf
     severity: Severity = "error" if kind == "GPU" and enough(len(good), len(like) - 1) else "warning"
-    shows = "Region" if f.bars_unassigned else "Kernel driver in use"
-    line = next((line for key in (shows, "header") for name, line in f.lines.items() if name.startswith(key)), None)
+    shows = ("Region", "Memory at") if f.bars_unassigned else ("Kernel driver in use",)
+    line = next((x for key in (*shows, "header") for name, x in f.lines.items() if name.startswith(key)), None)
     found = _finding(severity, (subject,), f"{subject} is a {kind} {what}; no job can use it", repair, line)
     yield replace(found, expected_from="equals" if severity == "error" else None)
 
