@@ -197,3 +197,49 @@ def test_one_line_is_shown_once(tmp_path: Path) -> None:
     text = "link mlx5_0/1 state DOWN physical_state DISABLED netdev ens3np0\n"
     (found,) = looked(tmp_path, rdma_link=text).findings
     assert len(found.evidence) == 1
+
+
+COUNTERS = (
+    "Tx packets: 123456789", "Malformed packet Errors: 0", "Buffer overrun Errors: 0", "Rx Errors: 0", "Tx discards: 0",
+    "Link recovery successful events: {n}", "Link recovery failed events: 0", "Total link recovery events: {n}",
+    "Effective Errors: 0", "Effective BER: 15e-255", "Symbol Errors: 0", "FEC Errors - 0: 36140749276",
+    "FEC Errors - 1: 9263", "Raw BER Lane 0: 2061", "Raw Errors Lane 0: 82", "PLR Xmit Blocks: 1234567890",
+)  # fmt: skip
+
+
+def blackwell_counters(recoveries: int) -> str:
+    """`nvidia-smi nvlink -e` as drivers from 570 on print it of a B200 or B300."""
+    links = (f"\t Link {link}: {c.format(n=recoveries * (link == 4))}\n" for link in range(18) for c in COUNTERS)
+    return f"GPU 0: NVIDIA B300 SXM6 AC\n{''.join(links)}"
+
+
+def test_counters_of_blackwells_links(tmp_path: Path) -> None:
+    # What forward error correction has to do is no error; neither is its floor of a bit error rate.
+    assert looked(tmp_path, post=blackwell_counters(0)).findings == ()
+    (found,) = looked(tmp_path, post=blackwell_counters(2)).findings
+    assert (found.rule, found.severity) == ("NVL004", "info")
+    assert "most on link 4: 2 Link recovery successful at some time" in found.message
+    assert found.evidence[0].text == "Link 4: Link recovery successful events: 2"
+
+
+MEMORY = ("Channel Repair Pending : {channel}", "TPC Repair Pending : No", "Unrepairable Memory : {unrepairable}")
+
+
+@pytest.mark.parametrize(
+    ("channel", "unrepairable", "said"),
+    [("No", "No", []), ("Yes", "No", [("GPU005", "info")]), ("Yes", "Yes", [("GPU005", "error")])],
+)
+def test_repairs_of_blackwells_memory(
+    tmp_path: Path, channel: str, unrepairable: str, said: list[tuple[str, str]]
+) -> None:
+    lines = [f"    {line.format(channel=channel, unrepairable=unrepairable)}" for line in MEMORY]
+    rows = ("Remapped Rows", "    Pending : No", "    Remapping Failure Occurred : No")
+    text = one_of(1, "00000000:1B:00.0", "Product Name : NVIDIA B300 SXM6 AC", "ECC Errors", *lines, *rows)
+    assert [(f.rule, f.severity) for f in looked(tmp_path, nvidia_smi__q=text).findings] == said
+
+
+def test_infiniband_beside_efa_manages_nvlink(tmp_path: Path) -> None:
+    card = PORT_DOWN.format(i=0, model="MT4129").replace("Down", "Active").replace("Disabled", "LinkUp")
+    efa = "provider: efa\n    fabric: efa\n    domain: rdmap79s0-rdm\n    type: FI_EP_RDM\n"
+    report = looked(tmp_path, ibstat=card.replace("Rate: 10", "Rate: 100"), fi_info=efa)
+    assert roles(report) == {"mlx5_0": "management", "rdmap79s0": "compute"}

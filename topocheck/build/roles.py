@@ -107,10 +107,12 @@ def _no_nic_of_ours(nic: Device, nics: list[Device]) -> Decision | None:
 
 
 def _is_nvlink_management(nic: Device, nics: list[Device]) -> bool:
-    """HGX B200 and B300: several ConnectX-7 functions at 100 Gb/s with one system image GUID."""
+    """HGX B200 and B300: several ConnectX-7 functions at 100 Gb/s with one system image GUID; beside EFA, where there
+    is no other InfiniBand, each."""
     rates = [p.rate_gbit_per_s for p in nic.ports if p.rate_gbit_per_s]
     connectx7 = nic.device_type == "MT4129" or nic.pci_id == "15b3:1021"
-    return connectx7 and max(rates, default=0) <= 100 and sum(o.card == nic.card for o in nics) >= 4
+    several = sum(o.card == nic.card for o in nics) >= 4 or any(o.efa for o in nics)
+    return connectx7 and max(rates, default=0) <= 100 and several
 
 
 def _same_family(vf: Device, other: Device) -> bool:

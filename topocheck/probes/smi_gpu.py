@@ -185,6 +185,8 @@ SECTION_OF_KEY = {field.text[1]: field.text[0] for field in _FIELDS if field.tex
 _SLOWDOWNS = {"hw_slowdown": "HW Slowdown", "hw_thermal_slowdown": "HW Thermal Slowdown",
               "hw_power_brake_slowdown": "HW Power Brake Slowdown"}  # fmt: skip
 
+# Blackwell repairs memory by channels as well as by rows; drivers from 570 on print both.
+_BLACKWELL_MEMORY = {"unrepairable memory": "remap_failed", "channel repair pending": "remap_pending"}
 _BOARD = ("MultiGPU Board", "multigpu_board")
 # What a GPU that is there always answers; a power limit or a clock may be unreadable for a moment.
 _VITAL = frozenset({"model", "uuid", "minor", "vbios", "bdf", "pci_id", "pstate", "gen", "width", "memory_bytes"})
@@ -206,6 +208,9 @@ def state(witness: str, index: int | None, bdf: str, line: Evidence, values: Col
             lines[f"fabric_health {name}"] = value.line
         _count(value, found, lines)
         _trouble(value, any(field.name in _VITAL for field in read), found, lines)
+    for value in values:
+        if (repair := _BLACKWELL_MEMORY.get(value.path[-1].replace("_", " ").lower())) and _yes(value.text):
+            found[repair], lines[repair] = True, value.line
     if any(value.path[-1] in _BOARD and _yes(value.text) for value in values):
         found.pop("width_max", None)  # the chip's: how many lanes the board's own switch gives it is not said
     found["vgpu"] = vgpu_profile(found.get("model")) or found.get("vgpu")

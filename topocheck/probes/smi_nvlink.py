@@ -26,14 +26,16 @@ _MAX_LINKS = 4096  # of all GPUs together; 16 × 18 were seen
 _ALL_INACTIVE = re.compile(r"NVLink information as all links are inactive", re.IGNORECASE)
 _UNSUPPORTED = re.compile(r"does not (?:have or )?support NVLink", re.IGNORECASE)
 _LOOKS = re.compile(
-    r"Link \d+: (?:<inactive>|[\d.]+ GB/s|Remote Device|(?:Replay|Recovery|CRC) Errors)|Link \d+, P2P is supported"
+    r"Link \d+: (?:<inactive>|[\d.]+ GB/s|Remote Device|[A-Z][\w ]{1,40} Errors: \d)|Link \d+, P2P is supported"
     rf"|{_ALL_INACTIVE.pattern}|{_UNSUPPORTED.pattern}",
     re.IGNORECASE,
 )
 _GPU = re.compile(r"GPU (\d{1,3}): (.{1,120}?)(?: \(UUID:(?: (GPU-[0-9a-fA-F-]{4,60})\)|.*))?")
 _LINK = re.compile(r"Link (\d{1,3})([:,]) ?(.*)")
 _RATE = re.compile(r"(\d{1,5}(?:\.\d{1,6})?) GB/s")
-_ERRORS = re.compile(r"(\S.{0,60}?) Errors?: (\d{1,20})", re.IGNORECASE)
+# "CRC Errors"; from Blackwell on "Rx Errors", "Link recovery failed events", "Tx discards". "FEC Errors - 0" are the
+# codewords that came, "Raw Errors Lane 0" what FEC has to do on any link, and a sum is nothing of its own.
+_ERRORS = re.compile(r"(?!Total )([^\s:].{0,60}?)(?: Errors?| events|(?<=Tx discards)): (\d{1,20})", re.IGNORECASE)
 _REMOTE = re.compile(r"(?:Remote Device )?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])(?::.*)?")
 _SUPPORTED = re.compile(r"P2P is supported: (true|false)", re.IGNORECASE)
 _LEFT_OUT = re.compile(r"\[?(?:\.{2,}|…)\]?")  # what posters write for lines they cut

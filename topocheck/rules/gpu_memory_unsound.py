@@ -47,12 +47,12 @@ def _finding(gpu: Device, state: GpuState) -> Finding | None:
     """The worst that is said of one GPU."""
     severity: Severity
     if state.remap_failed:
-        severity, said, key = "error", "could not remap a bad memory row: no spare is left there", "remap_failed"
+        severity, said, key = "error", "has bad memory for which no spare is left", "remap_failed"
     elif state.ecc_uncorrectable:
         severity, key = "warning", "ecc_uncorrectable"
         said = f"has counted {state.ecc_uncorrectable} uncorrectable memory errors since the driver was loaded"
     elif state.remap_pending:
-        severity, said, key = "info", "waits for a reset to take a spare for a bad memory row", "remap_pending"
+        severity, said, key = "info", "waits for a reset to take a spare for bad memory", "remap_pending"
     else:
         return None
     line = gpu.lines.get(key)
