@@ -116,6 +116,29 @@ def test_a_description_that_is_the_hosts_name_alone(ask):
     assert (answer["nodes"], answer["exclude"]) == (8, "n08")
 
 
+def with_models(text, models):
+    """The CAs' own records behind the switch's, with device ids."""
+    records = [
+        f'devid={model}\ncaguid=0xa088c20300ab13{i:02}\nCa\t1 "H-a088c20300ab13{i:02}"\t\t# "n{i:02} mlx5_0"\n'
+        f'[1](a088c20300ab13{i:02}) \t"S-a088c20300ab1200"[{i}]\t\t# lid {i + 10} lmc 0 "leaf01" lid 73 {speed}\n'
+        for i, (model, speed) in enumerate(models, 1)
+    ]
+    return "\n".join([text, *records])
+
+
+def test_another_model_of_card_is_not_compared(ask):
+    """Eight nodes of the same name have got newer cards; in one of the others a cable is slow."""
+    speeds = ["4xHDR"] * 8 + ["4xEDR"]
+    text = ibnetdiscover(*[(f"n{i:02} mlx5_0", speed) for i, speed in enumerate(speeds, 1)])
+    assert [m for _, _, m in said(ask(text))] == ["n09 mlx5_0 on leaf01 port 9 runs at 4x EDR (100 Gb/s)"]
+    other = [("0x101b", speed) for speed in speeds[:8]] + [("0x1017", "4xEDR")]
+    assert said(ask(with_models(text, other))) == []
+    same = [("0x101b", speed) for speed in speeds]
+    assert [m for _, _, m in said(ask(with_models(text, same)))] == [
+        "n09 mlx5_0 on leaf01 port 9 runs at 4x EDR (100 Gb/s)"
+    ]
+
+
 def test_one_name_on_many_hosts_is_no_host(ask):
     answer = ask(ibnetdiscover(*[("ConnectX-6", "4xEDR")] * 7, ("ConnectX-6", "4xSDR")))
     assert said(answer) == []

@@ -164,22 +164,23 @@ def _counted(device: str) -> tuple[str, int]:
 
 
 def _slow(group: dict[str, Ports], reports: _Reports) -> Iterator[RailFault]:
-    """At a rate below that of most sisters at the same port. A host that is slow at all of several ports has other
-    HCAs, and so have several that are slow at the same ones, and several alike with few ports."""
-    by_port: dict[Key, list[HostCable]] = {}
+    """At a rate below that of most sisters with such a device at the same port. A host that is slow at all of several
+    ports has other HCAs, and so have several that are slow at the same ones, and several alike with few ports."""
+    alike_at: dict[tuple[Key, str | None], list[HostCable]] = {}
     for ports in group.values():
         for key, cable in ports.items():
-            by_port.setdefault(key, []).append(cable)
-    peers = {key: Peers(cables) for key, cables in by_port.items()}
-    outrun = {host: tuple(k for k, c in sorted(ports.items()) if peers[k].outrun(c)) for host, ports in group.items()}
+            alike_at.setdefault((key, cable.model), []).append(cable)
+    of_kind = {place: Peers(cables) for place, cables in alike_at.items()}
+    peers = {host: {k: of_kind[k, c.model] for k, c in ports.items()} for host, ports in group.items()}
+    outrun = {h: tuple(k for k, c in sorted(ports.items()) if peers[h][k].outrun(c)) for h, ports in group.items()}
     alike = Counter(outrun.values())
     for host, slow in outrun.items():
         ports = group[host]
         if len(slow) == len(ports) >= _SEVERAL:
             continue
         if len(ports) < _SEVERAL or (len(slow) > 1 and not few(alike[slow], len(group))):
-            slow = tuple(key for key in slow if peers[key].rare(ports[key]))
-        yield from (_slow_fault(host, key, ports[key], peers[key], reports) for key in slow)
+            slow = tuple(key for key in slow if peers[host][key].rare(ports[key]))
+        yield from (_slow_fault(host, key, ports[key], peers[host][key], reports) for key in slow)
 
 
 def _slow_fault(host: str, key: Key, cable: HostCable, peers: Peers, reports: _Reports) -> RailFault:

@@ -34,6 +34,7 @@ class HostCable(NamedTuple):
     by: str  # ibnetdiscover, iblinkinfo
     description: str
     able_gbit_per_s: float | None = None  # what both ends support, where the listing says that it is more
+    model: str | None = None  # the CA's device id, "0x1017", where its own record is there
 
 
 class Trunk(NamedTuple):
@@ -129,6 +130,7 @@ class _Cables:
         self.by = by
         self.hosts: dict[_Port, tuple[_Pair, Link]] = {}  # (CA, switch)
         self.trunks: dict[tuple[_Port, _Port], tuple[_Pair, Link]] = {}
+        self.models: dict[_Port, str] = {}  # by the switch's port: of the CA that is in it
         self.told: dict[_Port, int] = {}  # by the switch's port: which records told of what is in it
         self.records: dict[str, None] = {}
         self.last: str | None = None  # whose record it is
@@ -145,6 +147,8 @@ class _Cables:
         elif pair := _host_pair(link):
             port = _id(pair[1]), pair[1].port
             self.hosts.setdefault(port, (pair, link))
+            if link.model and pair[0] is own:
+                self.models[port] = intern(link.model)
             self._tell(port, _OWN if pair[1] is own else _FAR)
 
     def _add_trunk(self, link: Link) -> None:
@@ -199,6 +203,7 @@ class _Cables:
             self.by,
             " ".join(ca.name.split()),
             _able(link),
+            self.models.get((_id(switch), switch.port)),
         )
 
 

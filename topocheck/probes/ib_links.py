@@ -26,7 +26,7 @@ class End(NamedTuple):
 
 class Link(NamedTuple):
     """A cable as it is printed in the record of its `own` end; width in lanes, speed as "HDR". `able`: the width and
-    speed that both ends support, where the listing says that it is more."""
+    speed that both ends support, where the listing says that it is more; `model`: the own end's device id, "0x1017"."""
 
     own: End
     far: End
@@ -34,6 +34,7 @@ class Link(NamedTuple):
     speed: str | None
     line: Line
     able: tuple[int | None, str | None] | None = None
+    model: str | None = None
 
     def ca_and_switch(self) -> Iterator[tuple[End, End]]:
         """The cable, if it is one of a CA; both ways round where the line does not tell which is which."""

@@ -8,6 +8,8 @@ The devices in it are other nodes' too, so it states no device: build ties a cab
     Ca      1 "H-a088c20300ab1300"          # "gpu01 mlx5_0"
     [1](a088c20300ab1301)   "S-a088c20300ab1200"[1]         # lid 12 lmc 0 "MF0;leaf01:MQM9700/U1" lid 73 4xNDR
 
+The device's id stands above its record, "devid=0x1021".
+
     CA    12  1 0xa088c20300ab1301 4x NDR - SW    73  1 0xa088c20300ab1200 ( 'gpu01 mlx5_0' - 'MF0;leaf01:MQM9700/U1' )
 """
 
@@ -67,12 +69,13 @@ def links(text: str) -> Iterator[Link]:
     nobody's."""
     switch: tuple[str, str] | None = None  # the record's GUID and name
     ca: str | None = None
+    model: str | None = None
     for line in lines(text):
         if line.text[0] == "[":
             if switch and (match := _ON_SWITCH.match(line.text)):
                 yield _on_switch(*switch, match, line)
             elif ca is not None and (match := _ON_CA.match(line.text)):
-                yield _on_ca(ca, match, line)
+                yield _on_ca(ca, match, line)._replace(model=model)
         elif match := _SWITCH.match(line.text):
             switch, ca = (match[1], match[2]), None
         elif match := _CA.match(line.text):
@@ -81,6 +84,8 @@ def links(text: str) -> Iterator[Link]:
             yield _pair(match, line)
         elif line.text.startswith(_NEXT):
             switch = ca = None
+            if line.text.startswith("devid="):
+                model = line.text[6:20]
 
 
 def _on_switch(guid: str, name: str, match: re.Match[str], line: Line) -> Link:
