@@ -372,3 +372,12 @@ def test_the_only_gpu_of_collect_env_stands_behind_its_words(tmp_path: Path) -> 
     words = "GPU models and configuration : GPU 0: NVIDIA RTX PRO 6000 Blackwell Workstation Edition\n"
     report = looked(tmp_path, posted=f"CUDA_MODULE_LOADING set to   : LAZY\n{words}Nvidia driver version: 575.51.03\n")
     assert [d.model for d in report.devices] == ["NVIDIA RTX PRO 6000 Blackwell Workstation Edition"]
+
+
+@pytest.mark.parametrize("colons", [":", "::"])
+def test_sglangs_line_of_the_hypervisor(tmp_path: Path, colons: str) -> None:
+    head = "GPU 0,1,2,3,4,5,6,7: NVIDIA H100 80GB HBM3\nNVIDIA Topology:\n"
+    text = head + seen(8, 0, lambda a, b: "PHB") + f"\n\nHypervisor vendor{colons} KVM\nulimit soft: 1048576\n"
+    report = looked(tmp_path, posted=text)
+    assert loud(report) == []
+    assert [f.rule for f in report.findings] == ["P2P004"]

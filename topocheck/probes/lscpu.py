@@ -3,6 +3,7 @@
 The summary may be nested (two blanks under "NUMA:"), translated ("NUMA-Knoten0 CPU(s):"), have strides ("0-62:2"),
 empty nodes, one block for each core type, or no NUMA lines at all. "Virtualization: VT-x" is a capability of the CPU;
 only "Hypervisor vendor:" says that this is a virtual machine, and not even that in Xen's own host ("type: none").
+`sglang.check_env` prints this line alone, of late with two colons.
 
     Architecture:            x86_64
     CPU(s):                  16
@@ -38,7 +39,7 @@ _OF_NODE = (
 )
 _SUMMARY = (
     rf"{_OF_NODE}"
-    r"|(?:Socket|Core)\(s\)(?: per socket)?:[ \t]+[\d-]|On-line CPU\(s\) list:"
+    r"|(?:Socket|Core)\(s\)(?: per socket)?:[ \t]+[\d-]|On-line CPU\(s\) list:|Hypervisor vendor::?[ \t]+\w"
 )
 _TABLE_HEADER = r"(?:# )?CPU[ ,]+(?:[A-Z0-9a-z:]+[ ,]+){0,12}?(?:NODE|SOCKET|Node|Socket)\b"
 _SNIFF = re.compile(rf"^[^\S\n]*(?:{_SUMMARY}|{_TABLE_HEADER})", re.MULTILINE)
@@ -88,11 +89,11 @@ def _read(text: str) -> tuple[Summary, dict[int, str], Table]:
     header: list[str] = []
     for line in lines(text):
         key, _, value = line.text.replace("：", ":", 1).partition(":")
-        key = _IN_ENGLISH.get(key.rstrip(), key.rstrip())
+        key, value = _IN_ENGLISH.get(key.rstrip(), key.rstrip()), value.removeprefix(":").strip()
         if (match := _NODE.match(line.text)) and int(match[1]) <= MAX_NODE:
             lists.setdefault(int(match[1]), match[2])
-        elif key in _KEYS and value.strip():
-            summary.setdefault(key, []).append(value.strip())
+        elif key in _KEYS and value:
+            summary.setdefault(key, []).append(value)
         elif _HEADER.match(line.text):
             header = _cells(line.text.lstrip("# ").upper())
         elif header and line.text[:1].isdigit() and len(cells := _cells(line.text)) >= 2:
