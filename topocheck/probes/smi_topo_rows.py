@@ -33,6 +33,8 @@ _LEGEND = re.compile(r"(?<!\S)(NIC\d{1,3}):[ \t]*")
 _NOTE = re.compile(r"[ \t]+(?:->|=>|[(\[#,;|])")  # what people write behind a name
 _RDMA_NAME = re.compile(r"(?=.*[a-z])[A-Za-z][\w.-]{1,62}\d|(?:mlx|ib|roce|rdma|efa|bnxt|hfi|irdma)[\w.-]*")
 
+_CUT_NAME = re.compile(r"mlx\d?_?(?:bond_?)?")  # at the end of a paste
+
 
 class Header(NamedTuple):
     """The names of the columns and which affinity columns follow; `whole` when nothing else stood on the line."""
@@ -124,5 +126,5 @@ def legend_entries(line: str) -> list[tuple[str, str | None]]:
     entries = []
     for match, end in zip(found, ends, strict=False):
         name = _NOTE.split(line[match.end() : end].strip(), maxsplit=1)[0]
-        entries.append((match[1], name if _RDMA_NAME.fullmatch(name) else None))
+        entries.append((match[1], name if _RDMA_NAME.fullmatch(name) and not _CUT_NAME.fullmatch(name) else None))
     return entries

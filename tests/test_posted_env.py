@@ -1,0 +1,23 @@
+"""Environment texts of bug reports (vLLM's and PyTorch's collect_env, sglang's check_env), whole and cut.
+
+Machines and identifiers are made up; the shapes are those of the real tools.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from test_posted import looked, loud, own_switch_each, seen
+
+
+@pytest.mark.parametrize("cut", ["mlx", "mlx5", "mlx5_", "mlx5_b", "mlx5_bond_"])
+def test_a_name_cut_in_the_legend_is_no_name(tmp_path: Path, cut: str) -> None:
+    def cell(a: str, b: str) -> str:
+        return own_switch_each(a, b) if a[0] == b[0] or int(b[3:]) < 8 else "NODE"
+
+    legend = "\nNIC Legend:\n\n  NIC0: mlx5_bond_0\n  NIC1: mlx5_bond_1\n  NIC2: mlx5_bond_2\n  NIC3: "
+    report = looked(tmp_path, nvidia_smi_topo__m=seen(8, 10, cell) + legend + cut)
+    assert loud(report) == []
+    assert [d.id for d in report.devices if d.role == "storage"] == ["NIC8", "NIC9"]
