@@ -55,24 +55,24 @@ def gone_nics(node: Topology) -> Gone | None:
 def without_own(node: Topology) -> list[str]:
     """GPUs that the assignment leaves without a NIC, all NICs being on some GPU's switch; none where it gives none, or
     where a cut matrix hides which NICs some GPU has."""
-    if len(node.compute_nics) >= len(node.gpus) or len(services(node)) < len(node.gpus) or _shared_alike(node):
+    if len(node.compute_nics) >= len(node.gpus) or len(services(node)) < len(node.gpus) or _designed_so(node):
         return []
     return [g.id for g in node.gpus if not node.assignment.get(g.id)]
 
 
-def _shared_alike(node: Topology) -> bool:
-    """Fewer NICs than GPUs by design: NICs beside the CPUs are no GPU's own; else as many GPUs a card near them. Where
-    all GPUs are near the same NICs and no input says which of these are one card, nothing is missing for certain."""
+def _designed_so(node: Topology) -> bool:
+    """Fewer NICs than GPUs by design: NICs beside the CPUs are no GPU's own; else every GPU has an equal share of the
+    cards near it, or every switch as many (where it has fewer GPUs, a GPU is gone and not a NIC). All GPUs near the
+    same cards share them equally if they go into their number, or if no input says which NICs are one card."""
     served = services(node)
     (usual, _), *_ = Counter(s.cls for s in served).most_common()
     if RANK[usual] > RANK["PHB"] and not any(s.gpu.part and s.gpu.part.c2c for s in served):
         return True
-    near = [frozenset(n.card or n.id for n in s.nearest) for s in served]
-    shares = {Fraction(len(cards), near.count(cards)) for cards in near}
-    cards_unknown = all(n.card == n.id for n in node.compute_nics)
-    if len({len(cards) for cards in near}) == 1 and len(set(near)) > 1 and all(s.local for s in served):
-        return True  # as many cards on each switch: where one has fewer GPUs, a GPU is gone and not a NIC
-    return len(shares) == 1 and (len(set(near)) > 1 or cards_unknown or shares.pop().numerator == 1)
+    sharing = Counter(frozenset(n.card or n.id for n in s.nearest) for s in served)
+    shares = {Fraction(len(cards), gpus) for cards, gpus in sharing.items()}
+    if len(sharing) == 1:
+        return shares.pop().numerator == 1 or all(n.card == n.id for n in node.compute_nics)
+    return len(shares) == 1 or (len({len(cards) for cards in sharing}) == 1 and all(s.local for s in served))
 
 
 def _gone(report: str, before: list[EarlierDevice], now: int, here: set[str]) -> Gone | None:
