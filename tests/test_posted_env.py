@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from test_posted import looked, loud, own_switch_each, seen
 
 
@@ -21,3 +20,14 @@ def test_a_name_cut_in_the_legend_is_no_name(tmp_path: Path, cut: str) -> None:
     report = looked(tmp_path, nvidia_smi_topo__m=seen(8, 10, cell) + legend + cut)
     assert loud(report) == []
     assert [d.id for d in report.devices if d.role == "storage"] == ["NIC8", "NIC9"]
+
+
+def test_a_list_of_cpus_run_on_to_several_nodes(tmp_path: Path) -> None:
+    # Grace: the node of the CPUs and those of the GPUs' memory; the margin ran both lists together.
+    rows = [
+        "        GPU0    GPU1    CPU AffinityNUMA Affinity   GPU NUMA ID",
+        "GPU0     X      NV18    0-710,3-9,11-17         2",
+        "GPU1    NV18     X      72-1431,19-25,27-33     18",
+    ]
+    report = looked(tmp_path, nvidia_smi_topo__m="\n".join(rows) + "\n")
+    assert [d.numa_node for d in report.devices] == [0, 1]

@@ -61,6 +61,8 @@ def _read(rest: str, columns: Sequence[str]) -> _Reading:
         return _Reading(by_tabs, None, False)
     words = _words(rest)
     columns = COLUMNS[: max(len(columns), len(words))]  # the header may have lost its end
+    if 0 < len(words) == len(columns) - 1 and not _spans(words[0]) and (apart := _split(words[0])):
+        words[:1] = apart  # no list of CPUs: it goes down in its middle
     lists, missing = [w for w in words if w != "N/A"], [w for w in words if w == "N/A"]
     if len(words) >= len(columns) or len(lists) >= 2:
         return _Reading(_named(words, columns), None, False)
@@ -104,12 +106,13 @@ def _named(words: Sequence[str], columns: Sequence[str]) -> _Cells:
 
 
 def _split(text: str) -> tuple[str, str] | None:
-    """A CPU list and the NUMA node run on to it, the shortest node that leaves two sound lists.
+    """A CPU list and the NUMA nodes run on to it, the shortest that leave two sound lists; several nodes (Grace) only
+    where there is no other way to read it.
 
-    >>> _split("48-95,144-1911"), _split("7")
-    (('48-95,144-191', '1'), None)
+    >>> _split("48-95,144-1911"), _split("7"), _split("0-710,3-9,11-17")
+    (('48-95,144-191', '1'), None, ('0-71', '0,3-9,11-17'))
     """
-    for at in range(len(text) - 1, max(len(text) - 8, 0), -1):
+    for at in range(len(text) - 1, max(len(text) - 8, 0) if _spans(text) else 0, -1):
         cpus, numa = text[:at], text[at:]
         if _spans(cpus) and (nodes := _spans(numa)) and nodes[-1][1] <= _MAX_NODE and not numa.startswith("00"):
             return cpus, numa
