@@ -244,3 +244,15 @@ def test_an_xid_says_why_a_gpu_could_not_be_initialised(tmp_path: Path) -> None:
     xid = "[  19.900000] NVRM: Xid (PCI:0000:2a:00): 79, pid=0, GPU has fallen off the bus.\n"
     report = posted(tmp_path, CARD + LOAD + xid + INIT)
     assert found(report, "GPU003") == set() and found(report, "GPU004") == {"gpu0"}
+
+
+DEAD = "{} Unassigned class [ffff]: {} (rev ff) (prog-if ff)\n\t!!! Unknown header type 7f\n\n"
+
+
+def test_cards_that_are_gone_are_known_by_name_where_their_class_reads_as_ones_too(tmp_path: Path) -> None:
+    names = ("Mellanox Technologies MT27800 Family [ConnectX-5] [15b3:1017]", "NVIDIA Corporation GP102 [TITAN X]")
+    text = "".join(DEAD.format(f"{bus}:00.0", name) for bus, name in zip(("3b", "af"), names, strict=True))
+    report = posted(tmp_path, CARD + "\n" + text)
+    gone = {(f.rule, f.severity, f.subjects) for f in report.findings if f.rule in ("NET005", "GPU001")}
+    assert gone == {("NET005", "warning", ("0000:3b:00.0",)), ("GPU001", "error", ("gpu1",))}
+    assert "reads all ones" in next(f.message for f in report.findings if f.rule == "NET005")

@@ -69,6 +69,7 @@ def header_values(match: re.Match[str]) -> dict[str, Any]:
     class_match, revision_match = _CLASS_ID.search(class_text), _REVISION.search(rest)
     class_name = _CLASS_ID.sub("", class_text).rstrip(" [")
     class_id = class_match.group(1).lower() if class_match else class_of_name(class_name)
+    class_id = None if class_id == "ffff" else class_id  # what a function that is gone reads as
     revision = revision_match.group(1).lower() if revision_match else None
     return {
         "class_id": class_id,

@@ -1,5 +1,5 @@
 """
-A compute NIC is gone: the platform or the baseline has it, a minority of the GPUs has none, or no RDMA device is there.
+A NIC is gone: it does not answer, the platform or baseline has it, few GPUs have none, or no RDMA device is there.
 
 Why it costs: the GPU shares another's NIC; the node has one NIC less, and a rail is broken.
 
@@ -7,8 +7,7 @@ Usual cause: the card fell off the bus, a slot without power, a driver that did 
 
 Repair: look for the card in lspci and the kernel log; reseat it, load the driver.
 
-Silent when: the node has fewer NICs than GPUs by design; a container or VM was given a part; no input lists NICs. A
-cloud machine whose NICs are attached at its launch is told of none as info.
+Silent when: fewer NICs than GPUs are the design; a container or VM was given a part; no input lists NICs.
 """
 
 from __future__ import annotations
@@ -34,7 +33,10 @@ _REPAIR = "Look for the card in lspci and the kernel log; reseat it, load its dr
 
 
 def check(node: Topology) -> Iterator[Answer]:
-    """Functions of the compute kind without an RDMA device; GPUs without a NIC while most have their own."""
+    """Dead cards; functions of the compute kind without an RDMA device; GPUs without a NIC while most have one."""
+    for nic in (n for n in node.nics if n.pci and n.pci.dead and not n.is_vf):
+        message, lines = f"{nic.id} is gone: its config space reads all ones (rev ff)", _lines(nic.lines.get("header"))
+        yield _absent(node, "warning", (nic.id,), message, (), lines, None)
     if gone := gone_nics(node):
         yield _gone_finding(node, gone)
     elif reason := why_not(node):
@@ -94,20 +96,19 @@ def _gone_finding(node: Topology, gone: Gone) -> Finding:
 
 
 def _absent(
-    node: Topology, severity: Severity, subjects: Names, message: str, gpus: Names, lines: Lines, expected_from: str
+    node: Topology, severity: Severity, subjects: Names, message: str, gpus: Names, lines: Lines, by: str | None
 ) -> Finding:
-    found = Finding(ID, NAME, severity, subjects, message, _REPAIR, lines, price_kind="computed")
-    return priced(replace(found, expected_from=expected_from), node, gpus)
+    found = Finding(ID, NAME, severity, subjects, message, _REPAIR, lines, price_kind="computed", expected_from=by)
+    return priced(found, node, gpus)
 
 
 def _unbound_finding(node: Topology, functions: list[PciFunction]) -> Finding:
     baseline, names = node.expected.baseline, tuple(f.bdf for f in functions)
     before = baseline is not None and any(d.bdf in names for d in baseline.compute_nics)
-    message = f"{names[0]} is a card of the compute kind, but no RDMA device stands for it"
-    if len(names) > 1:
-        two = f"{names[0]} and {names[1]}: " * (len(names) == 2)
-        message = f"{two}no RDMA device stands for any of the {len(names)} compute NICs on the bus"
-    message += node.expected.before("one did") * before
+    two = f"{names[0]} and {names[-1]}: " * (len(names) == 2)
+    many = f"{two}no RDMA device stands for any of the {len(names)} compute NICs on the bus"
+    one = f"{names[0]} is a card of the compute kind, but no RDMA device stands for it"
+    message = (many if names[1:] else one) + node.expected.before("one did") * before
     lines = _lines(node.machine.lines.get("no_rdma_device"), functions[0].lines.get("header"))
     found = _absent(node, "warning", names, message, (), lines, "baseline" if before else "equals")
     if node.machine.no_rdma_device:  # the cards are there: another network namespace may hold their devices
