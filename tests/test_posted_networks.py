@@ -186,3 +186,49 @@ def test_a_pair_of_which_one_row_is_left_is_no_error(tmp_path):
     head = "\tGPU0\tGPU1\tGPU2\tGPU3\n"
     report, _ = posted(tmp_path, head + matrix(rows).split("\n", 1)[1])
     assert [f.severity for f in report.findings if f.rule == "NVL002"] == ["warning"]
+
+
+SWITCHES = (1, 2, 3)  # the bus of each root port's switch: its GPU is on 0x12, its NIC on 0x13, and so on
+
+
+def as_tree():
+    last = SWITCHES[-1]
+    return "-[0000:00]-+-00.0  Intel Corporation 82G33/G31/P35/P31 Express DRAM Controller\n" + "".join(
+        f"           {'+' if i < last else chr(92)}-0{i}.0-[{i}0-{i}3]----00.0-[{i}1-{i}3]--"
+        f"+-00.0-[{i}2]----00.0  NVIDIA Corporation Device 2335\n"
+        f"           {'|' if i < last else ' '}                               "
+        f"\\-01.0-[{i}3]----00.0  Mellanox Technologies MT2910 Family [ConnectX-7]\n"
+        for i in SWITCHES
+    )
+
+
+def as_listing():
+    def bridge(bdf, kind, secondary, last):
+        buses = f"primary={bdf[:2]}, secondary={secondary}, subordinate={last}, sec-latency=0"
+        name = "PCI bridge [0604]: Broadcom / LSI Device [1000:c030]"
+        return f"{bdf} {name}\n\tBus: {buses}\n\tCapabilities: [68] Express (v2) {kind} Port, MSI 00\n\n"
+
+    def card(bdf, name):
+        return f"{bdf} {name}\n\tCapabilities: [68] Express (v2) Endpoint, MSI 00\n\n"
+
+    text = "".join(bridge(f"00:0{i}.0", "Root", f"{i}0", f"{i}3") for i in SWITCHES)
+    for i in SWITCHES:
+        text += bridge(f"{i}0:00.0", "Upstream", f"{i}1", f"{i}3")
+        text += bridge(f"{i}1:00.0", "Downstream", f"{i}2", f"{i}2")
+        text += bridge(f"{i}1:01.0", "Downstream", f"{i}3", f"{i}3")
+        text += card(f"{i}2:00.0", "3D controller [0302]: NVIDIA Corporation GH100 [H200] [10de:2335] (rev a1)")
+        text += card(f"{i}3:00.0", "Infiniband controller [0207]: Mellanox Technologies MT2910 [15b3:1021]")
+    return text
+
+
+@pytest.mark.parametrize("whole", [as_tree(), as_listing()])
+def test_a_listing_of_the_bus_that_is_cut_takes_no_nic_from_a_gpu(tmp_path, whole):
+    lacking = {"NET005", "RAIL003", "AFF002"}
+    for end in range(len(whole) // 3, len(whole), 17):
+        report, _ = posted(tmp_path, whole[:end])
+        assert not lacking & {f.rule for f in report.findings if f.severity != "info"}, whole[:end]
+    report, node = posted(tmp_path, whole)
+    assert (len(node.gpus), len(node.nics)) == (3, 3)
+    without = whole.replace("Mellanox Technologies MT2910", "Intel Corporation Nothing", 1)
+    report, _ = posted(tmp_path, without.replace("15b3:1021", "8086:0001", 1))
+    assert lacking & {f.rule for f in report.findings}, "of a whole listing it is said"

@@ -96,10 +96,12 @@ class PciFunction:
 
 @dataclass(frozen=True, slots=True)
 class PciListing:
-    """How whole a listing of PCI functions is: `whole` when root ports or host bridges are in it."""
+    """How whole a listing of PCI functions is: `whole` when root ports or host bridges are in it. `cut_below` are the
+    bridges that lead to what would be listed after its end: a slot without a card, or the listing is cut."""
 
     witness: str
     whole: bool
+    cut_below: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,6 +210,7 @@ class Topology:
     pcie_classes: Mapping[frozenset[str], str | None]
     inferred: frozenset[str] = frozenset()  # bridges and roots rebuilt from the matrix
     whole_pci: bool = False  # the PCI listing shows root ports or host bridges
+    cut_below: frozenset[str] = frozenset()  # bridges to what would be listed after its end
     has_matrix: bool = False
     matrix_lines: Lines = field(default_factory=dict)  # by device id
     directed: Mapping[tuple[str, str], str] = field(default_factory=dict)  # the matrix cells, by device id

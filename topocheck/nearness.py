@@ -23,15 +23,25 @@ class Service(NamedTuple):
 
 
 def services(node: Topology) -> list[Service]:
-    """One entry a GPU whose nearest compute NIC is known: one on its switch, or the distances to all of them."""
+    """One entry a GPU whose nearest compute NIC is known: one on its switch, or the distances to all of them; none
+    where more NICs may be on its switch, behind the end of a listing that is cut."""
     found = []
+    cut = set() if node.has_matrix else {_top(node, bridge) for bridge in node.cut_below}
     for gpu in node.gpus:
         cls, nearest = node.nearest(gpu, node.compute_nics)
         whole = all(node.pair_class(gpu.id, nic.id) for nic in node.compute_nics)
+        if cut and gpu.bdf and _top(node, gpu.bdf) in cut:
+            continue
         if cls is not None and (whole or RANK[cls] <= SWITCH_LOCAL):
             own = tuple(node.by_id[n] for n in node.assignment.get(gpu.id, ()) if n in node.by_id)
             found.append(Service(gpu, own, cls, tuple(nearest)))
     return found
+
+
+def _top(node: Topology, bdf: str) -> str:
+    """The bridge of the root bus above a function, or itself."""
+    *_, top = (at for at in node.climb(bdf) if not at.startswith("root:"))
+    return top
 
 
 def why_not(node: Topology) -> str | None:

@@ -79,6 +79,7 @@ def build(facts: Iterable[Fact], *, compute_nics: tuple[NameSet, ...] = ()) -> T
         pcie_classes=far.pcie,
         inferred=inferred,
         whole_pci=any(listing.whole for listing in said.listings),
+        cut_below=frozenset(bdf for listing in said.listings for bdf in listing.cut_below),
         has_matrix=bool(said.matrices),
         matrix_lines=far.lines,
         directed=far.directed,

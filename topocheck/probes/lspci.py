@@ -92,7 +92,16 @@ def parse(text: str) -> Iterator[Fact]:
         _function(entry, shows_drivers and entry is not entries[-1], owners.get(entry.bdf)) for entry in entries
     ]
     yield from functions
-    yield PciListing(INPUT, whole=any(map(_is_top, functions)))
+    yield PciListing(INPUT, any(map(_is_top, functions)), _leading_beyond(functions, text.endswith("\n")))
+
+
+def _leading_beyond(functions: list[PciFunction], ends_whole: bool) -> tuple[str, ...]:
+    """The bridges to a bus behind the last one in the listing, which goes in order of addresses; to the last one too,
+    where its lines may be cut."""
+    last: dict[str, int] = {}
+    for f in functions:
+        last[f.bdf[:-8]] = max(last.get(f.bdf[:-8], 0), int(f.bdf[-7:-5], 16) + ends_whole)
+    return tuple(f.bdf for f in functions if f.secondary_bus and f.secondary_bus >= last[f.bdf[:-8]])
 
 
 def _read(lines: list[str]) -> tuple[list[_Entry], Counter[str]]:

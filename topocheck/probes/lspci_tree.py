@@ -171,7 +171,10 @@ def parse(text: str) -> Iterator[Fact]:
         yield Gap(INPUT, TWO_NODES)
     if nodes:
         yield from map(_function, nodes)
-        yield PciListing(INPUT, whole=tree.starts_whole and not tree.open and not tree.unplaced)
+        whole = tree.starts_whole and not tree.open and not tree.unplaced
+        in_line = not text.endswith("\n")  # the last line may be cut
+        cut = [branch.parent for branch in tree.open] + [nodes[-1].parent] * in_line
+        yield PciListing(INPUT, whole, tuple(filter(None, cut)))
 
 
 def _of_first(tree: _Tree) -> tuple[list[_Node], bool]:
