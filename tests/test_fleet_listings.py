@@ -116,6 +116,45 @@ def test_a_description_that_is_the_hosts_name_alone(ask):
     assert (answer["nodes"], answer["exclude"]) == (8, "n08")
 
 
+def test_lines_picked_out_with_grep(ask):
+    """`iblinkinfo | grep Up`: no block names the port's own end; a LID at several ports is a switch."""
+    own = [
+        f"      0xa088c20300ab13{i:02} {i + 10:6}    1[  ] ==( {HDR} Active/  LinkUp)==>      73 {i:4}"
+        for i in range(1, 6)
+    ]
+    text = "".join(f'{line}[  ] "leaf01" ( )\n' for line in own)
+    for i in range(1, 6):
+        rate = LANE if i == 5 else HDR
+        text += f'          73 {i:4}[  ] ==( {rate} Active/  LinkUp)==>  {i + 10:6}    1[  ] "gpu{i:02} mlx5_0" ( )\n'
+    answer = ask(text.replace(own[4], own[4].replace(HDR, LANE)))
+    assert [m for _, _, m in said(answer)] == ["gpu05 mlx5_0 on leaf01 port 5 runs at 1x HDR (50 Gb/s)"]
+    assert answer["nodes"] == 5
+
+
+def test_a_remark_behind_the_device(ask):
+    answer = ask(ibnetdiscover(*[(f"gpu{i:02} HCA-1 (Mellanox HCA)", "4xEDR") for i in range(1, 5)]))
+    assert answer["nodes"] == 4
+
+
+def test_a_box_with_several_switches_is_named_with_the_chip(ask):
+    """Four Quantum-3 in one Q3400: one description, four GUIDs; a host's four planes are on one each."""
+    text = ""
+    for chip in range(1, 5):
+        guid = f"a088c20300ab12{chip:02}"
+        head = (
+            f'switchguid=0x{guid}({guid})\nSwitch\t145 "S-{guid}"\t\t# "MF0;leaf01:Q3400_RA/U{chip}" lid {chip} lmc 0'
+        )
+        ports = [
+            f'[{host}]\t"H-a088c20300ab13{host:02}"[{chip}](a088c20300ab{chip}3{host:02}) \t\t# "gpu{host:02} mlx5_0" '
+            f"lid {host + 10} 1xXDR"
+            for host in range(1, 6)
+        ]
+        text += "\n".join([head, *ports]) + "\n\n"
+    answer = ask(text)
+    assert said(answer) == []
+    assert [leaf["switch"] for leaf in answer["rails"]["leaves"]] == [f"leaf01/U{chip}" for chip in range(1, 5)]
+
+
 def with_models(text, models):
     """The CAs' own records behind the switch's, with device ids."""
     records = [

@@ -240,7 +240,7 @@ def _aggregates(ca: End) -> bool:
     return "Aggregation Node" in ca.name
 
 
-_DESCRIPTION = re.compile(r"([A-Za-z0-9][\w.-]{0,254})\s+([A-Za-z][\w-]{0,62}\d\w{0,62})")
+_DESCRIPTION = re.compile(r"([A-Za-z0-9][\w.-]{0,254})\s+([A-Za-z][\w-]{0,62}\d\w{0,62})(?:\s+\([^)]{0,80}\))?")
 _ALONE = re.compile(r"[A-Za-z][\w.-]{0,254}")
 _FACTORY = re.compile(r"MT\d{4,6}|localhost|none", re.IGNORECASE)
 

@@ -63,17 +63,25 @@ def cablings(found: Iterable[Link], witness: str) -> Iterator[Cabling | Gap]:
 
 
 class SwitchNames:
-    """What switches go by: their own names; where several have the same (a factory's), their GUIDs."""
+    """What switches go by: their own names; where several have the same, with the chip of the box; where they have
+    none but a factory's, their GUIDs."""
 
     def __init__(self, switches: Iterable[End]) -> None:
         self._ids: dict[str, set[str]] = {}
         for switch in switches:
-            self._ids.setdefault(switch_name(switch.name), set()).add(_id(switch))
+            for name in _names(switch):
+                self._ids.setdefault(name, set()).add(_id(switch))
 
     def of(self, switch: End) -> str:
         """One of those that were given."""
-        name = switch_name(switch.name)
-        return name if name and len(self._ids[name]) == 1 else _id(switch)
+        return next((name for name in _names(switch) if name and len(self._ids[name]) == 1), _id(switch))
+
+
+def _names(switch: End) -> tuple[str, str]:
+    """The name, and with the chip of a box that has several: "spine1", "spine1/U2" of a Q3400."""
+    name = switch_name(switch.name)
+    _, slash, chip = switch.name.rpartition("/")
+    return name, f"{name}/{chip}" if slash and not name.endswith(f"/{chip}") else name
 
 
 def _id(switch: End) -> str:

@@ -62,7 +62,7 @@ def links(text: str) -> Iterator[Link]:
     for own, state, line in _ports(text):
         known.add(own)
         if match := _FAR.match(line.text, state.end()):
-            known.see(match[1], int(match[3]))
+            known.see(end("", match[1], match[2], match[3], match[4]))
     for own, state, line in _ports(text):
         if match := _FAR.match(line.text, state.end()):
             guid, lid, port, name = match.groups()
@@ -91,18 +91,24 @@ class _Known:
     def __init__(self) -> None:
         self._by_lid: dict[int, tuple[str, str]] = {}  # kind, GUID
         self._listed: set[str] = set()  # GUIDs with a line of their own
-        self._port: dict[str, int] = {}  # of a GUID, at either end of a line; -1 if it has several
+        self._port: dict[
+            str | int, int
+        ] = {}  # of a GUID, or a LID without, at either end of a line; -1 if it has several
+        self._name: dict[int, str] = {}  # of a LID, which its own lines lack where they were picked out with grep
 
-    def see(self, guid: str | None, port: int) -> None:
-        """A GUID at a port."""
-        if guid and self._port.setdefault(guid, port) != port:
-            self._port[guid] = -1
+    def see(self, one: End) -> None:
+        """An end of a line."""
+        known = one.guid or one.lid
+        if known and self._port.setdefault(known, one.port) != one.port:
+            self._port[known] = -1
+        if one.name:
+            self._name.setdefault(one.lid, one.name)
 
     def add(self, own: End) -> None:
         """A port's own line."""
+        self.see(own)
         if own.guid:
             self._listed.add(own.guid)
-            self.see(own.guid, own.port)
             if own.lid:
                 self._by_lid[own.lid] = (own.kind, own.guid)
 
@@ -116,13 +122,13 @@ class _Known:
         return own, far
 
     def _told(self, one: End) -> End:
-        kind, guid = one.kind, one.guid
+        kind, guid, name = one.kind, one.guid, one.name or self._name.get(one.lid, "")
         if not kind:
             kind, found = self._by_lid.get(one.lid, ("", ""))
             guid = guid or found
-        if not kind and self._port.get(guid) == -1:
+        if not kind and self._port.get(guid or one.lid) == -1:
             kind = "SW"
-        return one if (kind, guid) == one[:2] else one._replace(kind=kind, guid=guid)
+        return one if (kind, guid, name) == (*one[:2], one.name) else one._replace(kind=kind, guid=guid, name=name)
 
 
 def _rate(state: str) -> tuple[int | None, str | None]:
