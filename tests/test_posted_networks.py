@@ -232,3 +232,50 @@ def test_a_listing_of_the_bus_that_is_cut_takes_no_nic_from_a_gpu(tmp_path, whol
     without = whole.replace("Mellanox Technologies MT2910", "Intel Corporation Nothing", 1)
     report, _ = posted(tmp_path, without.replace("15b3:1021", "8086:0001", 1))
     assert lacking & {f.rule for f in report.findings}, "of a whole listing it is said"
+
+
+def test_a_name_of_the_legend_cut_in_its_middle_is_no_name(tmp_path):
+    """ "mlx5_1" was the beginning of "mlx5_10"."""
+    names = [f"GPU{i}" for i in range(2)] + [f"NIC{i}" for i in range(3)]
+    rows = {name: " ".join("X" if name == other else "NODE" for other in names) for name in names}
+    legend = "NIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n  NIC2: mlx5_10"
+    for cut in (0, 1, 2, 3):
+        text = f"{matrix(rows)}\n{legend}"
+        _, node = posted(tmp_path, text[: len(text) - cut])
+        assert [nic.id for nic in node.nics] == (["NIC2"] * (cut > 0) + ["mlx5_0", "mlx5_1"] + ["mlx5_10"] * (cut == 0))
+
+
+def test_a_rate_cut_in_its_middle_is_no_slow_port(tmp_path):
+    ports = "".join(IBSTAT.replace("mlx5_5", f"mlx5_{i}") for i in range(4))
+    cut = ports.rindex("Rate: 400") + len("Rate: 4")
+    report, node = posted(tmp_path, ports[:cut])
+    assert [nic.rate_gbit_per_s for nic in node.nics] == [400, 400, 400, None]
+    assert report.findings == ()
+
+
+GIDS = "mlx5_{i}\t1\t{n}\tfe80:0000:0000:0000:a288:c2ff:feab:120{i}\t\t\t{v}\tens{i}np0\n"
+
+
+def test_a_table_of_gids_that_is_cut_lacks_none(tmp_path):
+    table = "DEV\tPORT\tINDEX\tGID\t\t\t\t\tIPv4\t\tVER\tDEV\n---\t----\t-----\t---\n" + "".join(
+        GIDS.format(i=i, n=n, v=v) for i in range(3) for n, v in enumerate(("v1", "v2"))
+    )
+    (tmp_path / "ibstat").write_text(
+        "".join(IBSTAT.replace("mlx5_5", f"mlx5_{i}").replace("InfiniBand", "Ethernet") for i in range(3))
+    )
+    cut = table[: table.rindex("mlx5_2")]  # its v2 entry is behind the cut
+    (tmp_path / "show_gids").write_text(cut)
+    assert "NET007" not in {f.rule for f in check(str(tmp_path)).report.findings}
+    (tmp_path / "show_gids").write_text(f"{cut}n_gids_found=5\n")
+    assert "NET007" in {f.rule for f in check(str(tmp_path)).report.findings}
+
+
+def test_a_drivers_name_cut_in_its_middle_is_no_driver(tmp_path):
+    cards = "".join(
+        f"{i}1:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H200] [10de:2335] (rev a1)\n"
+        "\tCapabilities: [68] Express (v2) Endpoint, MSI 00\n\tKernel driver in use: nvidia\n\n"
+        for i in (1, 2)
+    ).rstrip()
+    for cut in range(8):
+        report, _ = posted(tmp_path, cards[: len(cards) - cut])
+        assert "GPU003" not in {f.rule for f in report.findings}, cut

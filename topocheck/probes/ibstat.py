@@ -70,6 +70,7 @@ def parse(text: str) -> Iterable[Fact]:
     gaps: list[Gap] = []
     device: rdma.DeviceDraft | None = None
     port: rdma.PortDraft | None = None
+    end = text.count("\n") + 1  # the number of a last line without its end, which may be cut in its middle
     for line in lines(text):
         if match := _CA.match(line.text):
             device = devices.named(match[1], line.evidence(INPUT))
@@ -80,7 +81,7 @@ def parse(text: str) -> Iterable[Fact]:
             gaps.append(Gap(INPUT, f"ibstat stopped: {line.text[:200]}"))
         elif is_prompt(line.text):
             device = port = None
-        elif device is not None:
+        elif device is not None and not (line.number == end and line.text.startswith("Rate:")):
             _read(line, device, port)
     yield from devices.finished(INPUT)
     yield from gaps

@@ -166,7 +166,7 @@ def _take(entry: _Entry, key: str, lines: list[str], index: int) -> bool:
     entry.lines[key] = Evidence(INPUT, index + 1, line)
     after = lines[index + 1][:_MAX_LINE].strip(INDENT + "\r") if key in WRAPPED and index + 1 < len(lines) else ""
     entry.values.update(FIELDS[key](line if ":" in after else f"{line} {after}".rstrip()))
-    entry.shows_driver = entry.shows_driver or key == "Kernel driver in use"
+    entry.shows_driver = entry.shows_driver or (key == "Kernel driver in use" and "driver" in entry.values)
     if key == "Flags" and "numa_node" in entry.values:
         entry.lines["NUMA node"] = entry.lines[key]
     return True

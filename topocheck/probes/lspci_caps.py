@@ -24,6 +24,7 @@ _TARGET = re.compile(r"Target Link Speed: ([0-9.]{1,5})GT/s")
 _PAYLOAD = re.compile(r"MaxPayload ([0-9]{1,5}) bytes")
 _READ_REQUEST = re.compile(r"MaxReadReq ([0-9]{1,5}) bytes")
 _SET_FLAG = re.compile(r"([A-Za-z]+)\+")
+_DRIVERS = ("nvidia", "nouveau", "vfio-pci", "mlx5_core")
 _BUS = re.compile(r"primary=[0-9a-f]{2}, ?secondary=([0-9a-f]{2}), ?subordinate=[0-9a-f]{2}")
 _FLAGS_NODE = re.compile(r"NUMA node (-?[0-9]{1,5})")
 _SIZE = re.compile(r"\[size=([0-9]{1,5})([KMGTP]?)\]")
@@ -168,8 +169,10 @@ def subsystem(text: str) -> Values:
 
 
 def driver(text: str) -> Values:
-    """The driver bound to the function."""
-    return {"driver": text.partition(":")[2].strip() or None}
+    """The driver bound to the function; no word where one was cut."""
+    name = text.partition(":")[2].strip()
+    cut = any(known != name and known.startswith(name) for known in _DRIVERS)
+    return {} if cut else {"driver": name}
 
 
 def capability(text: str) -> Values:

@@ -41,9 +41,13 @@ def sniff(text: str) -> bool:
 
 
 def parse(text: str) -> Iterable[Fact]:
-    """One device a name, with its ports."""
+    """One device a name, with its ports. Where the line that counts the GIDs is missing, the table is cut: those of
+    the last port are not all."""
     devices = rdma.Devices()
+    port: rdma.PortDraft | None = None
+    counted = False
     for line in lines(text):
+        counted |= line.text.startswith("n_gids_found")
         if match := _ROW.match(line.text):
             evidence = line.evidence(INPUT)
             device = devices.named(match[1], evidence)
@@ -52,4 +56,6 @@ def parse(text: str) -> Iterable[Fact]:
             port.add_gid(int(match["number"]), match["gid"], match["version"], evidence)
             if match["ipv4"] or match["version"] == "v2":
                 port.put("link_layer", "ethernet", evidence)
+    if port is not None and not counted:
+        port.gids.clear()
     yield from devices.finished(INPUT)

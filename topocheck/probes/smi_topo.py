@@ -191,6 +191,7 @@ def _facts(draft: _Draft) -> Iterator[Fact]:
         if draft.header and not draft.p2p and (len(draft.header.names) > 1 or draft.header.columns):
             yield Gap(draft.command, "the matrix ends after its header line")
         return
+    _drop_torn_name(draft.legend)
     names = _names(draft)
     _drop_torn_counts(draft, len(names))
     gaps = list(_header_gaps(draft, names))
@@ -215,6 +216,13 @@ def _facts(draft: _Draft) -> Iterator[Fact]:
         cut=len(cells) < len(names) * (len(names) - 1),
     )
     yield from gaps
+
+
+def _drop_torn_name(legend: dict[str, str | None]) -> None:
+    """The legend's last name, where it is the beginning of another's, or another's: "mlx5_1" of "mlx5_10"."""
+    *others, last = legend.items() or [("", None)]
+    if last[1] and any(name and name.startswith(last[1]) for _, name in others):
+        legend[last[0]] = None
 
 
 def _drop_torn_counts(draft: _Draft, width: int) -> None:
