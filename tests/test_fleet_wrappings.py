@@ -86,6 +86,10 @@ LABELLED = {
     "ansible": lambda lines: headed(lines, lambda host: [host + b" | CHANGED | rc=0 >>"]),
     "ansible -o": lambda lines: prefixed(lines, b"%s | CHANGED | rc=0 | (stdout) "),
     "ansible, as JSON": lambda lines: [host_of(line) + b" | SUCCESS => " + ansible(line) for line in lines],
+    "ansible-playbook -v": lambda lines: [b"changed: [" + host_of(x) + b"] => " + ansible(x, None) for x in lines],
+    "ansible-playbook, debug": lambda lines: [
+        b"ok: [" + host_of(line) + b"] => " + json.dumps({"msg": json.loads(line)}, indent=4).encode() for line in lines
+    ],
     "ansible --tree": lambda lines: [ansible(line, indent=None) for line in lines],
     "pssh -i": lambda lines: headed(lines, lambda host: [b"[7] 12:00:59 [SUCCESS] " + host]),
     "salt": lambda lines: headed(lines, lambda host: [host + b":"]),

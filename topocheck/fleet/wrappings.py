@@ -19,7 +19,8 @@ _STARTED = re.compile(rb"\[?\s*" + _OBJECT)
 _REPORTS = re.compile(rb"(?:[\w.-]{1,255}: )?(?:\[\s*)?(?:" + _OBJECT + rb"|\Z)")
 _HEADING_BYTES = 300
 _FRAME = re.compile(rb"[-=]{3,}")  # clush -b, dshbak, xcoll
-_TASK = re.compile(rb"[\w.-]{1,255} \| [A-Z]{4,16}!? => \{")  # ansible: "gpu017 | SUCCESS => {", then lines of JSON
+# ansible's: "gpu017 | SUCCESS => {", "ok: [gpu017] => {"
+_TASK = re.compile(rb"(?:[\w.-]{1,255} \| [A-Z]{4,16}!?|[a-z]{2,10}: \[[^\]]{1,255}\][^{]{0,60}) => (?=\{)")
 _MARK = re.compile(rb"[^a-z]*|rc=\d+")  # "|", "CHANGED", "[SUCCESS]", "12:00:59"
 
 
@@ -35,7 +36,8 @@ def is_frame(line: bytes) -> bool:
 
 def opens_indented(line: bytes) -> bool:
     """Whether its last brace begins JSON over several lines."""
-    return _TASK.fullmatch(line) is not None
+    task = _TASK.match(line)
+    return task is not None and line[task.end() :] == b"{"
 
 
 def report_in(line: bytes) -> tuple[bytes, str | None]:
@@ -48,6 +50,8 @@ def report_in(line: bytes) -> tuple[bytes, str | None]:
     """
     if _STARTED.match(line):
         return line, None
+    if task := _TASK.match(line):
+        return line[task.end() :], None
     label = LABEL.match(line)
     if label and _STARTED.match(line, label.end()):
         return line[label.end() :], label[1].decode("ascii", "replace")
