@@ -243,3 +243,16 @@ def test_infiniband_beside_efa_manages_nvlink(tmp_path: Path) -> None:
     efa = "provider: efa\n    fabric: efa\n    domain: rdmap79s0-rdm\n    type: FI_EP_RDM\n"
     report = looked(tmp_path, ibstat=card.replace("Rate: 10", "Rate: 100"), fi_info=efa)
     assert roles(report) == {"mlx5_0": "management", "rdmap79s0": "compute"}
+
+
+MISMATCH = "$ nvidia-smi\nFailed to initialize NVML: Driver/library version mismatch\n"
+RTX8000_ROW = "|   0  Quadro RTX 8000     On   | 00000000:12:00.0 Off |                  Off |\n"
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_driver_error_above_a_table_was_mended(tmp_path: Path, mended: bool) -> None:
+    table = f"$ nvidia-smi\n{RTX8000_ROW}"
+    post = MISMATCH + "After a reboot:\n" + table if mended else table + "After the update:\n" + MISMATCH
+    report = looked(tmp_path, post=post)
+    assert [d.bdf for d in report.devices if d.kind == "gpu"] == ["0000:12:00.0"]
+    assert [f.rule for f in report.findings if f.severity == "error"] == ([] if mended else ["GPU003"])

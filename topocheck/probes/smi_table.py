@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from topocheck.facts import Evidence, Fact, Gap, GpuState, Host, full_bdf
@@ -58,7 +58,13 @@ def parse(text: str) -> Iterable[Fact]:
             inside = True
         elif inside:
             gpus[-1] = _more(gpus[-1], cells, Evidence(INPUT, line.number, line.text))
-    return [*hosts, *gpus, *errors(text, INPUT)] or [Gap(INPUT, "no table in it")]
+    return [*hosts, *gpus, *_still(errors(text, INPUT), gpus)] or [Gap(INPUT, "no table in it")]
+
+
+def _still(found: Iterable[Host | GpuState], gpus: list[GpuState]) -> Iterator[Host | GpuState]:
+    """Without the driver's error above a table of the same text: it was mended there."""
+    last = max((gpu.lines["bdf"].line or 0 for gpu in gpus), default=0)
+    return (fact for fact in found if not (isinstance(fact, Host) and fact.line and (fact.line.line or 0) < last))
 
 
 def _first(cells: list[str], line: Line) -> GpuState | None:
