@@ -207,6 +207,10 @@ OFF_BUS = (
     "[   9.300000] NVRM: The NVIDIA GPU 0000:2a:00.0\n               NVRM: (PCI ID: 10de:2204) installed in this system"
     " has\n               NVRM: fallen off the bus and is not responding to commands.\n"
 )
+FOUND = "[    1.100000] pci 0000:2a:00.0: [10de:2204] type 00 class 0x030000 PCIe Legacy Endpoint\n"
+FULL = "[    1.200000] pci 0000:2a:00.0: BAR 1 [mem size 0x10000000 64bit pref]: failed to assign\n"
+OLD_FULL = "[    1.200000] pci 0000:2a:00.0: BAR 1: failed to assign [mem size 0x10000000 64bit pref]\n"
+GIVEN = "[    1.300000] pci 0000:2a:00.0: BAR 1 [mem 0x6000000000-0x600fffffff 64bit pref]: assigned\n"
 UNSUPPORTED = OFF_BUS.replace("fallen off the bus and is not responding to commands.", "is not supported by it.")
 LOAD = "[  19.000000] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu Feb 22 01:44:30 UTC 2024\n"
 RELOAD = LOAD.replace("19.0", "90.0")
@@ -226,6 +230,14 @@ RELOAD = LOAD.replace("19.0", "90.0")
         (NO_BAR + "[   9.400000] nvidia: probe of 0000:2a:00.0 failed with error -1\n", "a memory BAR has no address"),
         ("[   9.400000] nvme: probe of 0000:2a:00.0 failed with error -1\n", None),
         (LOAD + "[  19.500000] nvidia 0000:2a:00.0: vgaarb: VGA decodes changed\n", None),
+        (FOUND + FULL, "a memory BAR has no address"),
+        (FOUND + OLD_FULL, "a memory BAR has no address"),
+        (FOUND + FULL + GIVEN, None),
+        (FOUND + FULL.replace("BAR 1", "VF BAR 1"), None),
+        (FOUND + FULL.replace("[mem", "[io "), None),
+        (FOUND + FULL.replace("pci ", "nvidia "), None),
+        (FULL.replace("2a:00.0", "2a:00.1"), None),
+        (FOUND + FULL + "[    0.000000] Linux version 6.8.0 (a@b) (gcc) #1 SMP\n" + FOUND, None),
     ],
 )
 def test_a_gpu_that_the_driver_could_not_initialise(tmp_path: Path, log: str, words: str | None) -> None:
@@ -256,3 +268,12 @@ def test_cards_that_are_gone_are_known_by_name_where_their_class_reads_as_ones_t
     gone = {(f.rule, f.severity, f.subjects) for f in report.findings if f.rule in ("NET005", "GPU001")}
     assert gone == {("NET005", "warning", ("0000:3b:00.0",)), ("GPU001", "error", ("gpu1",))}
     assert "reads all ones" in next(f.message for f in report.findings if f.rule == "NET005")
+
+
+def test_a_bar_without_room_is_of_a_gpu_where_something_says_so(tmp_path: Path) -> None:
+    assert found(posted(tmp_path, FULL), "GPU003") == set()
+    assert found(posted(tmp_path, CARD + "\n" + FULL), "GPU003") == {"gpu0"}
+    bound = CARD + "\tKernel driver in use: nvidia\n\n"
+    assert found(posted(tmp_path, bound + FULL), "GPU003") == set()
+    nic = CARD.replace("VGA compatible controller: NVIDIA", "Ethernet controller: Intel")
+    assert found(posted(tmp_path, nic + "\n" + FULL), "GPU003") == set()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from topocheck.facts import Evidence, LogEvent
+from topocheck.facts import Evidence, LogEvent, PciFunction
 from topocheck.graph import Topology
+from topocheck.hardware.pci_ids import is_gpu
 from topocheck.hardware.xids import SILENCING
 
 _IN_WORDS = {
     "gpu-init-failed": "RmInitAdapter failed",
     "gpu-no-bar": "a memory BAR has no address",
+    "no-bar": "a memory BAR has no address",
     "gpu-probe-failed": "its probe failed",
     "gpu-off-bus": "fallen off the bus",
 }
@@ -42,8 +44,16 @@ def _stands(node: Topology, event: LogEvent) -> bool:
     device, function = node.by_id.get(event.bdf or ""), node.functions.get(event.bdf or "")
     works = any(g.gpu is not None for g in node.gpus) if event.bdf is None else device is not None and device.gpu
     said = function is not None and (function.dead or function.bars_unassigned or "vfio" in (function.driver or ""))
+    if event.kind.endswith("no-bar"):  # of any function, and a driver that is bound had its BARs in the end
+        works = works or _no_gpu_without_bars(event, function)
     old = event.kind == "gpu-init-failed" and (event.line.line or 0) < node.driver_load_line
     return not (works or said or old)
+
+
+def _no_gpu_without_bars(event: LogEvent, function: PciFunction | None) -> bool:
+    if function is None:
+        return event.kind == "no-bar"
+    return function.driver == "nvidia" or not is_gpu(function)
 
 
 def _refused(node: Topology, event: LogEvent) -> Refused:

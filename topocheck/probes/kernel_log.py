@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 from topocheck.facts import BandwidthLimit, Fact, Gap, Host, LogEvent, full_bdf
+from topocheck.probes.kernel_bars import without_room
 from topocheck.probes.lines import Line, lines_with, sniffed, start_of_last
 from topocheck.probes.nvidia_version import banner
 
@@ -68,6 +69,7 @@ _INIT_FAILED = re.compile(rf"NVRM: (?:GPU {_BDF}: )?RmInitAdapter failed!")
 _PROBE_FAILED = re.compile(rf"\bnvidia(?:: probe of {_BDF}| {_BDF}: probe with driver nvidia) failed with error")
 _NO_BAR = re.compile(r"NVRM: BAR\d is 0M @ 0x0 \(PCI:([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})")
 _OFF_BUS = "fallen off the bus and is not responding"
+_NO_ROOM = "no-bar"  # becomes "gpu-no-bar" where the kernel found a GPU there
 _NAMED = "gpu-named"  # becomes "gpu-off-bus" or nothing
 _OFF_BUS_LINES = 3  # over which the driver spreads its words
 _DMAR = re.compile(
@@ -98,9 +100,11 @@ def parse(text: str) -> Iterable[Fact]:
     text = _mended(text) if len(text) <= _BROKEN_IN_CHARS else text
     kept: dict[object, deque[tuple[int, Fact]]] = {}
     starts = {marker: start_of_last(text, marker, MAX_OF_A_KIND) for marker in _READERS}
+    boot = 0
     for line in lines_with(text, tuple(_READERS), starts):
         if _begins_boot(line):
             kept.clear()
+            boot = line.number
         read = next((read for marker, read in _READERS.items() if marker in line.text), None)
         for fact in read(line) if read else ():
             subject = (read, getattr(fact, "bdf", None), getattr(fact, "number", None))
@@ -110,7 +114,8 @@ def parse(text: str) -> Iterable[Fact]:
     if kept or sniff(text):
         yield Host(INPUT, least_uptime_s=_last_time_s(text))
     told = sorted((entry for group in kept.values() for entry in group), key=lambda entry: entry[0])
-    yield from _with_kinds(_addressed(told), text)
+    bars = [_event(_NO_ROOM, line, bdf) for bdf, line in without_room(text, boot)][:MAX_SUBJECTS]
+    yield from _with_kinds([*_addressed(told), *bars], text)
     for marker in (marker for marker, start in starts.items() if start):
         yield Gap(INPUT, f'of the lines with "{marker.strip()}" only the last {MAX_OF_A_KIND:,} were read')
 
@@ -132,16 +137,22 @@ def _addressed(told: list[tuple[int, Fact]]) -> list[Fact]:
 
 
 def _with_kinds(told: list[Fact], text: str) -> list[Fact]:
-    """The facts, those of bandwidth with what the kernel found at the address."""
-    limited = {fact.bdf for fact in told if isinstance(fact, BandwidthLimit)}
+    """The facts, those of bandwidth and of BARs with what the kernel found at the address."""
+    wanted = {f.bdf for f in told if isinstance(f, BandwidthLimit) or (isinstance(f, LogEvent) and f.kind == _NO_ROOM)}
     kinds: dict[str | None, dict[str, Any]] = {}
-    for line in lines_with(text, ("] type 0",)) if limited else ():
-        if (match := _FOUND.search(line.text)) and (bdf := full_bdf(match[1])) in limited:
+    for line in lines_with(text, ("] type 0",)) if wanted else ():
+        if (match := _FOUND.search(line.text)) and (bdf := full_bdf(match[1])) in wanted:
             kinds[bdf] = {"vendor_id": match[2], "device_id": match[3], "class_id": match[4]}
-    return [
-        replace(fact, **kinds[fact.bdf]) if isinstance(fact, BandwidthLimit) and fact.bdf in kinds else fact
-        for fact in told
-    ]
+    return [_with_kind(fact, kinds.get(getattr(fact, "bdf", None), {})) for fact in told]
+
+
+def _with_kind(fact: Fact, kind: dict[str, Any]) -> Fact:
+    if isinstance(fact, BandwidthLimit):
+        return replace(fact, **kind)
+    if isinstance(fact, LogEvent) and fact.kind == _NO_ROOM and kind:
+        of_gpu = kind["vendor_id"] == "10de" and kind["class_id"].startswith("03")
+        return replace(fact, kind="gpu-no-bar") if of_gpu else fact
+    return fact
 
 
 def _mended(text: str) -> str:
