@@ -67,10 +67,12 @@ def test_which_gpus_share_a_nic_is_not_told_of_a_part_of_a_matrix(tmp_path):
     assert any(s.rule == "AFF003" and "not known of all GPUs" in s.reason for s in cut.skipped)
 
 
-def test_a_count_cut_in_its_middle_is_no_other_count(tmp_path):
+@pytest.mark.parametrize("affinity", ["", " 0-31 0"])
+def test_a_count_cut_in_its_middle_is_no_other_count(tmp_path, affinity):
     """Wherever the last row ends: "NV1" was the beginning of "NV18"."""
     names = [f"GPU{i}" for i in range(4)]
-    rows = {name: " ".join("X" if name == other else "NV18" for other in names) for name in names}
+    rows = {name: " ".join("X" if name == other else "NV18" for other in names) + affinity for name in names}
+    del rows["GPU3"]
     *whole, last = matrix(rows).splitlines()
     for end in range(4, len(last)):
         report, _ = posted(tmp_path, "\n".join([*whole, last[:end]]))

@@ -228,8 +228,10 @@ def _drop_torn_name(legend: dict[str, str | None]) -> None:
 def _drop_torn_counts(draft: _Draft, width: int) -> None:
     """The last cell of a row that is cut, where it is the beginning of another's count: "NV1" of "NV18"."""
     counts = {cell for entry in draft.rows.values() for cell in entry.cells if cell.startswith("NV")}
+    goes_on = len(draft.rows) < width or any(entry.rest.strip() for entry in draft.rows.values())
     for entry in draft.rows.values():
-        last = entry.cells[-1] if entry.cells and len(entry.cells) < width and not entry.rest else ""
+        cut = not entry.rest and (len(entry.cells) < width or goes_on)
+        last = entry.cells[-1] if entry.cells and cut else ""
         if any(count != last and count.startswith(last) for count in counts if last.startswith("NV")):
             entry.cells = entry.cells[:-1]
 
