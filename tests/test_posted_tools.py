@@ -256,3 +256,10 @@ def test_a_driver_error_above_a_table_was_mended(tmp_path: Path, mended: bool) -
     report = looked(tmp_path, post=post)
     assert [d.bdf for d in report.devices if d.kind == "gpu"] == ["0000:12:00.0"]
     assert [f.rule for f in report.findings if f.severity == "error"] == ([] if mended else ["GPU003"])
+
+
+@pytest.mark.parametrize(("column", "said"), [("0", []), ("Off", []), ("N/A", []), ("18", ["GPU005"])])
+def test_memory_errors_that_the_table_counts(tmp_path: Path, column: str, said: list[str]) -> None:
+    row = f"|   1  Tesla V100S-PCI...  Off  | 00000000:00:08.0 Off | {column:>20} |\n"
+    report = looked(tmp_path, nvidia_smi=RTX8000_ROW + row)
+    assert [f.rule for f in report.findings if f.severity == "warning"] == said

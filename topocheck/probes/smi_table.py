@@ -78,7 +78,15 @@ def _first(cells: list[str], line: Line) -> GpuState | None:
     gpu = GpuState(
         INPUT, int(match[1]), bdf, model=model, vgpu=vgpu_profile(model), lines={"bdf": evidence, "model": evidence}
     )
-    return gpu if bdf and model else _lost(gpu, evidence)
+    return _unsound(gpu, cells[3].strip(), evidence) if bdf and model else _lost(gpu, evidence)
+
+
+def _unsound(gpu: GpuState, errors_counted: str, evidence: Evidence) -> GpuState:
+    """With the column "Volatile Uncorr. ECC" where it counts any; 0 says nothing of rows that were remapped in vain."""
+    if not re.fullmatch(r"[1-9]\d{0,17}", errors_counted):
+        return gpu
+    lines_of_it = {**gpu.lines, "ecc_uncorrectable": evidence}
+    return replace(gpu, ecc_uncorrectable=int(errors_counted), lines=lines_of_it)
 
 
 def _more(gpu: GpuState, cells: list[str], evidence: Evidence) -> GpuState:

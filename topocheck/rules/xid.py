@@ -66,7 +66,7 @@ def _sign(gpu: Device) -> bool:
 
 def _to_recover(gpu: Device) -> Finding:
     line = gpu.lines.get("recovery_action")
-    action = _recovery(gpu)
+    action = (_recovery(gpu) or "").replace("GPU requires reset", "a reset")  # NVML's words where a value would stand
     return _finding("error", gpu.id, f"needs recovery: the driver asks for {action}", (line,) if line else ())
 
 
