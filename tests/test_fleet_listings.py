@@ -101,6 +101,15 @@ def test_lines_of_hosts_alone_tell_their_switch(ask):
     assert answer["nodes"] == 5
 
 
+def test_a_fabric_file_that_is_no_listing_is_told(tmp_path):
+    (tmp_path / "hosts").write_text('Ca\t: 0xa088c20300ab1300 ports 1 "gpu01 mlx5_0"\n')
+    (tmp_path / "links").write_text(blocks(*hosts(HDR)))
+    words = ["--fabric", str(tmp_path / "hosts"), "--fabric", str(tmp_path / "links")]
+    run(["fleet", "--format", "json", "--output", str(tmp_path / "answer"), *words])
+    notes = json.loads((tmp_path / "answer").read_text())["rails"]["notes"]
+    assert notes == [f"{tmp_path / 'hosts'} is no output of ibnetdiscover or iblinkinfo"]
+
+
 def ibnetdiscover(*ports):
     lines = [
         f'[{i}]\t"H-a088c20300ab13{i:02}"[1](a088c20300ab13{i:02}) \t\t# "{name}" lid {i + 10} {speed}'

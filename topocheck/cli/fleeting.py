@@ -71,7 +71,7 @@ def fleet(
     nodes, reading = read((*reports, *fabric))
     if not nodes and not reading.listings:
         raise TopocheckError(_nothing(reading.unread.examples))
-    answer = assess(nodes, reading, _now(), Asked(expected, wanted, earlier, site.rails))
+    answer = assess(nodes, reading, _now(), Asked(expected, wanted, earlier, site.rails, fabric))
     text = _render(answer, format_, verbose=verbose, output=output)
     to_stdout(text) if output is None else to_file(text, output)
     return exit_code(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from topocheck.fleet.reading import Reading
 from topocheck.fleet.record import RANK, VERDICTS, Kind, NodeRecord
 from topocheck.fleet.records import Records
 from topocheck.fleet.report import Fleet, Rails, Unlike
+from topocheck.fleet.streams import origin_of
 
 if TYPE_CHECKING:
     from topocheck.names import NameSet
@@ -35,6 +36,7 @@ class Asked:
     wanted: int | None = None  # nodes of a job
     earlier: tuple[tuple[str, tuple[NodeRecord, ...]], ...] = ()  # name → records of then
     patterns: tuple[NameSet, ...] = ()  # the policy's leaf switches of rail 0, rail 1, …
+    fabric: tuple[str, ...] = ()  # files that were called listings of the fabric
 
 
 def read(names: Sequence[str]) -> tuple[list[NodeRecord], Reading]:
@@ -74,6 +76,7 @@ def assess(nodes: Sequence[NodeRecord], reading: Reading, time: str, asked: Aske
     """The fleet's report; `time` is now, UTC."""
     asked = asked or Asked()
     cabling = with_cables(rails(nodes, reading.listings, asked.patterns), nodes, reading.listings)
+    cabling = replace(cabling, notes=(*_no_listings(asked.fabric, reading), *cabling.notes))
     hosts = [n.host for n in nodes] or _listed(cabling, reading)
     missing, unexpected = _expected(asked.expected, hosts)
     odd = unlike(nodes)
@@ -105,6 +108,12 @@ def assess(nodes: Sequence[NodeRecord], reading: Reading, time: str, asked: Aske
         old=old,
         expected=asked.expected,
     )
+
+
+def _no_listings(names: Iterable[str], reading: Reading) -> Iterator[str]:
+    for name in map(origin_of, names):
+        if not any(listing.origin.startswith(name) for listing in reading.listings):
+            yield f"{name} is no output of ibnetdiscover or iblinkinfo"
 
 
 def _time(node: NodeRecord) -> str:

@@ -17,6 +17,7 @@ from topocheck.sources.unpack import Limited, Reader, Unpacked, head_of, packing
 _MOST_FILES = 200_000
 _MOST_BYTES = 1 << 36  # of one input; what is read is not kept
 _HEAD_BYTES = 1 << 16
+_STDIN = ("-", "/dev/stdin")
 
 Refused = Callable[[str, str], None]  # told the name of what could not be read, and why
 
@@ -33,12 +34,17 @@ def streams(names: Sequence[str], refused: Refused) -> Iterator[Stream]:
     """Every file of what was named, in order, each to be read before the next. SourceError for a name that leads
     nowhere; what lies deeper and cannot be read is told to `refused`."""
     for name in names:
-        if name in ("-", "/dev/stdin"):
+        if name in _STDIN:
             yield from _stdin(refused)
         elif stat.S_ISDIR(mode_of(name, give="reports: files, folders, or - for standard input")):
             yield from _folder(name, refused)
         else:
             yield from _file(name, refused, named=True)
+
+
+def origin_of(name: str) -> str:
+    """What the origins of all that was named begin with."""
+    return "stdin" if name in _STDIN else printable(name)
 
 
 class _Peeked:
@@ -73,7 +79,7 @@ def _stdin(refused: Refused) -> Iterator[Stream]:
     try:
         if os.isatty(0):
             raise SourceError("standard input is a terminal: pipe reports into it, or name files or folders")
-        yield from _opened("stdin", _Descriptor(0), refused)
+        yield from _opened(origin_of("-"), _Descriptor(0), refused)
     except OSError as error:
         raise SourceError(f"standard input: {reason_of(error)}: pipe reports into it") from None
 
