@@ -31,3 +31,29 @@ def test_a_list_of_cpus_run_on_to_several_nodes(tmp_path: Path) -> None:
     ]
     report = looked(tmp_path, nvidia_smi_topo__m="\n".join(rows) + "\n")
     assert [d.numa_node for d in report.devices] == [0, 1]
+
+
+def of_pairs(*nics: int) -> str:
+    """Eight GPUs, a switch for each two; so many NICs behind one bridge on each switch, then two beside the CPU."""
+    switches = [*(switch for switch, count in enumerate(nics) for _ in range(count)), -1, -2]
+
+    def cell(a: str, b: str) -> str:
+        if b[0] == "G":
+            return "NV8"
+        switch = int(a[3:]) // 2 if a[0] == "G" else switches[int(a[3:])]
+        return "NODE" if switch != switches[int(b[3:])] else "PXB" if a[0] == "G" else "PIX"
+
+    return seen(8, len(switches), cell)
+
+
+def test_more_ports_on_some_switches_are_no_unlike_share(tmp_path: Path) -> None:
+    # A card a pair, three functions of it or one: by design each two GPUs share one.
+    report = looked(tmp_path, nvidia_smi_topo__m=of_pairs(3, 1, 3, 1))
+    assert loud(report) == []
+    assert [f.rule for f in report.findings] == ["AFF003"]
+
+
+def test_a_pair_with_one_nic_where_the_others_have_two(tmp_path: Path) -> None:
+    report = looked(tmp_path, nvidia_smi_topo__m=of_pairs(2, 2, 1, 2))
+    assert [(f.rule, f.severity) for f in report.findings if f.severity != "info"] == [("AFF003", "warning")]
+    assert {"gpu4", "gpu5"} == {s for f in report.findings if f.severity == "warning" for s in f.subjects}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import combinations
 from typing import NamedTuple
 
 from topocheck.facts import Evidence
@@ -66,7 +68,14 @@ def flat_tree(node: Topology) -> bool:
     pairs are all SYS or all PHB."""
     seen = {c for c in node.pcie_classes.values() if c}
     hidden = bool(node.machine.virtual) or all(d.numa_node is None for d in node.gpus)
-    return len(seen) == 1 and seen <= {"PHB", "SYS"} and hidden and len(node.gpus) > 1
+    return len(seen) == 1 and seen <= {"PHB", "SYS"} and hidden and len(node.gpus) > 1 and not _host_bridges(node)
+
+
+def _host_bridges(node: Topology) -> bool:
+    """Whether GPUs hang on several host bridges, how far from one another is not known: a tree that was shown."""
+    gpus = [gpu for gpu in node.gpus if gpu.bdf in node.parents]
+    several = len({top for gpu in gpus for *_, top in [node.climb(gpu.bdf or "")]}) > 1
+    return several and any(node.pcie_class(a.id, b.id) is None for a, b in combinations(gpus, 2))
 
 
 def on_other_socket(node: Topology, gpu: Device, nic: Device) -> bool | None:
@@ -87,6 +96,16 @@ def one_place(node: Topology) -> bool:
     far = [{node.pcie_class(gpu.id, nic.id) for nic in node.compute_nics} for gpu in node.gpus]
     perhaps = ("PIX", None) if all(len(classes - {None}) <= 1 for classes in far) else ("PIX",)
     return all(nic.card == first.card or node.pcie_class(first.id, nic.id) in perhaps for nic in others)
+
+
+def places(node: Topology, nics: Iterable[str]) -> int:
+    """How many cards these NICs are; where a matrix alone knows them, those behind one bridge are taken for one."""
+    found: list[Device] = []
+    for nic in (node.by_id[name] for name in nics):
+        by_matrix = nic.bdf is None
+        if not any(nic.card == o.card or (by_matrix and node.pcie_class(nic.id, o.id) == "PIX") for o in found):
+            found.append(nic)
+    return len(found)
 
 
 def row_of(node: Topology, gpu: Device, nic: Device | None = None) -> tuple[Evidence, ...]:

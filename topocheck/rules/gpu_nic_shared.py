@@ -21,7 +21,7 @@ from topocheck.finding import Answer, Finding, Severity, Skip
 from topocheck.graph import RANK, SWITCH_LOCAL, Topology
 from topocheck.guards import unplaced
 from topocheck.model import Scenario
-from topocheck.nearness import Service, on_other_socket, row_of, services
+from topocheck.nearness import Service, on_other_socket, places, row_of, services
 from topocheck.patches import MoveNic
 
 ID = "AFF003"
@@ -42,10 +42,14 @@ def check(node: Topology) -> Iterator[Answer]:
         return
     near = {s.gpu.id: _on_switch(node, s) for s in served if s.local}
     sizes = Counter(near.values())
-    crowded = {gpu: (sizes[nics], len(nics)) for gpu, nics in near.items() if sizes[nics] > len(nics)}
+    crowded = {gpu for gpu, nics in near.items() if sizes[nics] > len(nics)}
     elsewhere = _of_gpus_not_here(node, near)
-    if len(crowded) == len(node.gpus) and len(set(crowded.values())) == 1 and (elsewhere or len(sizes) > 1):
-        yield _alike(node, *next(iter(crowded.values())))
+    shares = {(gpus, places(node, nics)) for nics, gpus in sizes.items()}
+    all_alike = len(near) == len(node.gpus) <= 2 * len(crowded) and len(shares) == 1
+    if all_alike and (elsewhere or len(sizes) > 1):
+        gpus, nics = shares.pop()
+        what = f"{gpus} GPUs share {nics} NIC{'s' if nics > 1 else ''} on their switch, alike for all"
+        yield _note(node, f"{what}: as built, or the other NICs belong to GPUs not seen here")
         return
     for service in served:
         own = [node.pcie_class(service.gpu.id, nic.id) for nic in service.own]
@@ -61,7 +65,8 @@ def _of_gpus_not_here(node: Topology, near: Mapping[str, frozenset[str]]) -> boo
     """Whether the NICs on no GPU's switch are as many as the GPUs, or on a socket without GPUs: a part of a node."""
     used = frozenset[str]().union(*near.values())
     others = [nic for nic in node.compute_nics if nic.id not in used]
-    return len(others) >= len(node.gpus) or all(on_other_socket(node, g, n) for g in node.gpus for n in others)
+    beyond = all(on_other_socket(node, gpu, nic) for gpu in node.gpus for nic in others)
+    return bool(others) and (beyond or len(others) >= len(node.gpus))
 
 
 def _finding(node: Topology, service: Service, severity: Severity) -> Finding:
@@ -86,34 +91,22 @@ def _finding(node: Topology, service: Service, severity: Severity) -> Finding:
     )
 
 
-def _alike(node: Topology, gpus: int, nics: int) -> Finding:
-    """Every GPU shares alike, and the other NICs are on no GPU's switch."""
-    return Finding(
-        rule=ID,
-        name=NAME,
-        severity="info",
-        subjects=tuple(g.id for g in node.gpus),
-        message=f"{gpus} GPUs share {nics} compute NIC{'s' if nics > 1 else ''} on their switch, alike for all; "
-        "the other NICs are on no GPU's switch",
-        repair="As built, or the other NICs belong to GPUs not seen here",
-        evidence=row_of(node, node.gpus[0]),
-        effect="none",
-    )
-
-
 def _by_design(node: Topology) -> Iterator[Answer]:
     """Every GPU has a NIC on its switch, and several share it alike: as built."""
     served = services(node)
     even = len(node.gpus) % len(node.compute_nics) == 0
     if served and all(s.local for s in served) and len(served) == len(node.gpus) and even:
-        each = len(node.gpus) / len(node.compute_nics)
-        yield Finding(
-            rule=ID,
-            name=NAME,
-            severity="info",
-            subjects=tuple(g.id for g in node.gpus),
-            message=f"{each:g} GPUs share a compute NIC, alike for all",
-            repair="As built",
-            evidence=row_of(node, node.gpus[0]),
-            effect="none",
-        )
+        yield _note(node, f"{len(node.gpus) / len(node.compute_nics):g} GPUs share a compute NIC, alike for all")
+
+
+def _note(node: Topology, message: str) -> Finding:
+    return Finding(
+        rule=ID,
+        name=NAME,
+        severity="info",
+        subjects=tuple(g.id for g in node.gpus),
+        message=message,
+        repair="As built",
+        evidence=row_of(node, node.gpus[0]),
+        effect="none",
+    )
