@@ -277,3 +277,35 @@ def test_a_bar_without_room_is_of_a_gpu_where_something_says_so(tmp_path: Path) 
     assert found(posted(tmp_path, bound + FULL), "GPU003") == set()
     nic = CARD.replace("VGA compatible controller: NVIDIA", "Ethernet controller: Intel")
     assert found(posted(tmp_path, nic + "\n" + FULL), "GPU003") == set()
+
+
+@pytest.mark.parametrize("between", ["    ", " | ", ", "])
+@pytest.mark.parametrize("header", ["0000:2a:00.0  ", CARD + "\t"])
+def test_both_fields_of_a_link_on_one_line(tmp_path: Path, header: str, between: str) -> None:
+    fields = f"LnkCap: Speed 16GT/s, Width x16{between}LnkSta: Speed 16GT/s, Width x4 (downgraded)\n"
+    [finding] = [f for f in posted(tmp_path, header + fields).findings if f.rule == "PCI003"]
+    assert "4.0 x4" in finding.message and "4.0 x16" in finding.message
+
+
+def test_a_tree_with_the_domain_before_each_bus_and_names_without_brackets(tmp_path: Path) -> None:
+    tree = (
+        "-[0000:00]-+-00.0  Intel Corporation Mobile 945GM Express Memory Controller Hub\n"
+        "           +-01.0-[0000:01]----00.0  nVidia Corporation GeForce Go 7700\n"
+        "           +-1c.3-[0000:04-05]--\n"
+        "           \\-1e.0-[0000:06]--+-00.0  Ricoh Co Ltd R5C832 IEEE 1394 Controller\n"
+        "                             \\-00.2  Ricoh Co Ltd R5C592 Memory Stick Bus Host Adapter\n"
+    )
+    report = posted(tmp_path, tree)
+    assert [device.bdf for device in report.devices] == ["0000:01:00.0"] and report.gaps == ()
+
+
+def test_a_tree_of_several_host_bridges_is_not_hidden(tmp_path: Path) -> None:
+    root = "+-[0000:{}]-+-00.0-[{}]----00.0  NVIDIA Corporation Device 2330\n"
+    nic = " |           \\-01.0-[{}]----00.0  Mellanox Technologies MT2910 ConnectX-7\n"
+    text = "".join(
+        " -"[bus == "ae"] + root.format(bus, f"{int(bus, 16) + 1:02x}") + nic.format(f"{int(bus, 16) + 2:02x}")
+        for bus in ("ae", "64", "19")
+    )
+    last = " \\-[0000:00]-+-1d.0-[03]----00.0  Samsung Electronics NVMe SSD Controller PM1733\n"
+    report = posted(tmp_path, text + last)
+    assert len(report.devices) == 6 and found(report, "VIRT001") == set()

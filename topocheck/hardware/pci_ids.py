@@ -72,6 +72,7 @@ _NOT_A_GPU = re.compile(
 _GPU_NAME = re.compile(
     r"\[(?:GeForce|Quadro|Tesla|NVS|TITAN|RTX|GTX|A[0-9]{2,4}\b|[HBLVTPMK][0-9]{1,3}\b|GH200|GB[0-9]{3}|GRID|CMP)"
     r"|\b(?:GV|GP|GM|GK|TU|GA|AD|GH|GB)[0-9]{3}[A-Z]*\b"
+    r"|^(?:nVidia|NVIDIA) Corporation (?:GeForce|Quadro|Tesla) "
 )
 _MELLANOX_NIC_NAME = re.compile(
     r"ConnectX|Connect-IB|InfiniHost|integrated .*network controller|MT2[78][0-9]{3} Family"

@@ -51,6 +51,7 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 _HEADER_LINE = re.compile(rf"\n[ \t>\u00a0]{{0,40}}{BDF}[ \t\u00a0]+[^\s:\"][^:\n\"]{{1,80}}:[ \t\u00a0]+\S")
 _FIELD_LINE = re.compile(r"\n[ \t>\u00a0]{0,40}(?:LnkSta|LnkCap|ACSCtl|ACSCap|DevCtl):[ \t]")
 _BEFORE_FIELD = re.compile(rf"({BDF}):?[ \t]+({'|'.join(sorted(LINK_FIELDS))}):")
+_STATUS = re.compile(r"(?<=[ \t|,;])LnkSta: .+")
 _ALONE = re.compile(rf"({BDF}):?\s{{0,20}}")
 _COMMAND = re.compile(rf"\blspci\b.{{0,200}}?\s-[a-zA-Z]*s\s*({BDF})(?:\s|$)")
 
@@ -165,6 +166,10 @@ def _take(entry: _Entry, key: str, lines: list[str], index: int) -> bool:
     line = lines[index][:_MAX_LINE].strip(INDENT + "\r")
     entry.lines[key] = Evidence(INPUT, index + 1, line)
     after = lines[index + 1][:_MAX_LINE].strip(INDENT + "\r") if key in WRAPPED and index + 1 < len(lines) else ""
+    if key == "LnkCap" and (status := _STATUS.search(line)):  # of a script that prints both on one line
+        entry.lines["LnkSta"] = entry.lines[key]
+        entry.values.update(FIELDS["LnkSta"](status[0]))
+        line, after = line[: status.start()], ":"
     entry.values.update(FIELDS[key](line if ":" in after else f"{line} {after}".rstrip()))
     entry.shows_driver = entry.shows_driver or (key == "Kernel driver in use" and "driver" in entry.values)
     if key == "Flags" and "numa_node" in entry.values:

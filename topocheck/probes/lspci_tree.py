@@ -31,7 +31,7 @@ _QUOTE = re.compile(r"(?:> ?)+")
 _START = re.compile(r"([ \t|]*)(-\+-|[+\\]-|-(?=\[))")
 _ROOT = re.compile(r"\[(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2})\]-*(\+-)?")
 _DEVICE = re.compile(r"([01][0-9a-fA-F]\.[0-7])(?![0-9a-zA-Z])")
-_BRIDGE = re.compile(r"-\[([0-9a-fA-F]{2})(?:-([0-9a-fA-F]{2}))?\]-*(\+-)?")
+_BRIDGE = re.compile(r"-\[(?:[0-9a-fA-F]{4,8}:)?([0-9a-fA-F]{2})(?:-([0-9a-fA-F]{2}))?\]-*(\+-)?")
 
 
 def sniff(text: str) -> bool:
