@@ -67,6 +67,7 @@ def test_what_is_said_of_all_was_meant_to_be_so(ask, able):
 def test_a_single_lane_needs_no_sisters(ask):
     assert said(ask(blocks(*hosts(HDR, LANE, HDR)))) == slow(2, 2, "1x HDR (50 Gb/s)")
     assert said(ask(blocks(*hosts(HDR, LANE)))) == []
+    assert said(ask(blocks(*hosts(HDR, "1X  999.9 Gbps", LANE, HDR)))) == slow(3, 3, "1x HDR (50 Gb/s)")
     assert said(ask(blocks(*hosts(LANE, LANE, LANE, HDR, HDR)))) == []  # ports split into lanes
 
 

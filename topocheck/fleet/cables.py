@@ -80,9 +80,10 @@ def _below_both_ends(alike: Sequence[HostCable | Trunk]) -> Iterator[tuple[HostC
 
 def _single_lane(alike: Sequence[HostCable | Trunk]) -> Iterator[tuple[HostCable | Trunk, str]]:
     """The only one beside several with all lanes."""
-    lanes = Counter(c.width for c in alike if c.rate_gbit_per_s)
-    if lanes[1] == 1 and lanes[_ALL_LANES] > 1:
-        yield next(c for c in alike if c.width == 1), f"{lanes[_ALL_LANES]} of {len(alike)} have {_ALL_LANES} lanes"
+    known = [c for c in alike if c.rate_gbit_per_s]
+    narrow, wide = ([c for c in known if c.width == lanes] for lanes in (1, _ALL_LANES))
+    if len(narrow) == 1 and len(wide) > 1:
+        yield narrow[0], f"{len(wide)} of {len(alike)} have {_ALL_LANES} lanes"
 
 
 def _ends(cable: HostCable | Trunk, reports: _Reports) -> tuple[RailEnd, ...]:

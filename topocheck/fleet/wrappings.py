@@ -67,9 +67,10 @@ def heads(line: bytes, host: str) -> bool:
     >>> heads(b"gpu017 | CHANGED | rc=0 >>", "gpu017"), heads(b"gpu017: connection lost", "gpu017")
     (True, False)
     """
-    name = short_name(host).encode("utf-8", "replace")
-    words = line.split() if len(line) <= _HEADING_BYTES else []
-    naming = [word for word in words if name and name in word]
+    short = short_name(host).encode("utf-8", "replace")
+    name = re.compile(rb"(?<![\w-])" + re.escape(short) + rb"(?![\w-])")
+    words = line.split() if short and len(line) <= _HEADING_BYTES else []
+    naming = [word for word in words if name.search(word)]
     return bool(naming) and all(word in naming or _MARK.fullmatch(word) for word in words)
 
 
