@@ -108,7 +108,7 @@ def test_a_fabric_file_that_is_no_listing_is_told(tmp_path):
     words = ["--fabric", str(tmp_path / "hosts"), "--fabric", str(tmp_path / "links")]
     run(["fleet", "--format", "json", "--output", str(tmp_path / "answer"), *words])
     notes = json.loads((tmp_path / "answer").read_text())["rails"]["notes"]
-    assert notes == [f"{tmp_path / 'hosts'} is no output of ibnetdiscover or iblinkinfo"]
+    assert notes == [f"{tmp_path / 'hosts'} is no output of ibnetdiscover, iblinkinfo or ibdiagnet"]
 
 
 def ibnetdiscover(*ports):
@@ -163,6 +163,28 @@ def test_a_box_with_several_switches_is_named_with_the_chip(ask):
     answer = ask(text)
     assert said(answer) == []
     assert [leaf["switch"] for leaf in answer["rails"]["leaves"]] == [f"leaf01/U{chip}" for chip in range(1, 5)]
+
+
+def lst(*ports):
+    """ibdiagnet2.lst of hosts on a switch, each cable from both ends."""
+    lines = []
+    for i, (name, phy, speed) in enumerate(ports, 1):
+        guid = f"a088c20300ab13{i:02}"
+        host = f"{{ CA Ports:01 SystemGUID:{guid} NodeGUID:{guid} PortGUID:{guid} VenID:000002C9 DevID:00001021 "
+        host += f"Rev:00000000 {{{name}}} LID:{i + 10:04X} PN:01 }}"
+        leaf = "{ SW Ports:41 SystemGUID:a088c20300ab1200 NodeGUID:a088c20300ab1200 PortGUID:a088c20300ab1200 "
+        leaf += f"VenID:000002C9 DevID:0000D2F2 Rev:000000A0 {{MF0;leaf01:MQM9700/U1}} LID:0049 PN:{i:02X} }}"
+        lines += [f"{one} {other} PHY={phy} LOG=ACT SPD={speed}" for one, other in ((host, leaf), (leaf, host))]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_list_of_ibdiagnet(ask):
+    """Port 17 is 0x11."""
+    ports = [(f"gpu{i:02} mlx5_0", "4x", "100") for i in range(1, 17)] + [("gpu17 mlx5_0", "4x", "2.5")]
+    answer = ask(lst(*ports))
+    assert [m for _, _, m in said(answer)] == ["gpu17 mlx5_0 on leaf01 port 17 runs at 4x SDR (10 Gb/s)"]
+    assert (answer["nodes"], answer["exclude"]) == (17, "gpu17")
+    assert said(ask(lst(*ports[:16]))) == []
 
 
 def with_models(text, models):

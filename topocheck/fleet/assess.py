@@ -113,7 +113,7 @@ def assess(nodes: Sequence[NodeRecord], reading: Reading, time: str, asked: Aske
 def _no_listings(names: Iterable[str], reading: Reading) -> Iterator[str]:
     for name in map(origin_of, names):
         if not any(listing.origin.startswith(name) for listing in reading.listings):
-            yield f"{name} is no output of ibnetdiscover or iblinkinfo"
+            yield f"{name} is no output of ibnetdiscover, iblinkinfo or ibdiagnet"
 
 
 def _time(node: NodeRecord) -> str:

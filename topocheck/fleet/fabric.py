@@ -1,4 +1,4 @@
-"""An InfiniBand fabric as `ibnetdiscover` or `iblinkinfo` lists it: every cable once, with both its ends.
+"""An InfiniBand fabric as `ibnetdiscover`, `iblinkinfo` or ibdiagnet lists it: every cable once, with both its ends.
 
 What follows from it: `tiers.py` (leaves, uplinks, bisection), `cables.py` (slow, narrow and missing cables), `rails.py`
 (which rail is on which leaf).
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from topocheck.fleet.hosts import short_name
 from topocheck.hardware.network import ib_rate_gbit_per_s
-from topocheck.probes import iblinkinfo, ibnetdiscover
+from topocheck.probes import ibdiagnet_lst, iblinkinfo, ibnetdiscover
 from topocheck.probes import rdma_draft as rdma
 from topocheck.probes.ib_links import End, Link, SwitchNames
 
@@ -31,7 +31,7 @@ class HostCable(NamedTuple):
     rate_gbit_per_s: float | None
     width: int | None
     speed: str | None  # "HDR"
-    by: str  # ibnetdiscover, iblinkinfo
+    by: str  # ibnetdiscover, iblinkinfo, ibdiagnet
     description: str
     able_gbit_per_s: float | None = None  # what both ends support, where the listing says that it is more
     model: str | None = None  # the CA's device id, "0x1017", where its own record is there
@@ -62,15 +62,18 @@ class Listing(NamedTuple):
     guids: tuple[tuple[str, str], ...] = ()
 
 
+_TOOLS = (ibnetdiscover, iblinkinfo, ibdiagnet_lst)
+
+
 def is_listing(text: str) -> bool:
-    """Whether ibnetdiscover or iblinkinfo wrote it."""
-    return ibnetdiscover.sniff(text) or iblinkinfo.sniff(text)
+    """Whether one of the tools wrote it."""
+    return any(tool.sniff(text) for tool in _TOOLS)
 
 
 def listing(text: str, origin: str) -> Listing:
     """The fabric that a text lists."""
-    probe = ibnetdiscover if ibnetdiscover.sniff(text) else iblinkinfo
-    return _Cables(probe.links(text), probe.INPUT).listing(origin)
+    tool = next((tool for tool in _TOOLS if tool.sniff(text)), ibnetdiscover)
+    return _Cables(tool.links(text), tool.INPUT).listing(origin)
 
 
 def distinct(listings: Iterable[Listing]) -> tuple[Listing, ...]:
