@@ -193,6 +193,12 @@ def test_prompts_of_two_hosts(tmp_path: Path, command: str) -> None:
     assert any("two hosts" in gap.reason for gap in report.gaps)
 
 
+def test_the_link_layer_of_old_cards(tmp_path: Path) -> None:
+    text = PORT_DOWN.format(i=0, model="MT26428").replace("InfiniBand", "IB")
+    (nic,) = looked(tmp_path, ibstat=text).devices
+    assert [port.link_layer for port in nic.ports] == ["infiniband"]
+
+
 def test_one_line_is_shown_once(tmp_path: Path) -> None:
     text = "link mlx5_0/1 state DOWN physical_state DISABLED netdev ens3np0\n"
     (found,) = looked(tmp_path, rdma_link=text).findings
@@ -263,3 +269,20 @@ def test_memory_errors_that_the_table_counts(tmp_path: Path, column: str, said: 
     row = f"|   1  Tesla V100S-PCI...  Off  | 00000000:00:08.0 Off | {column:>20} |\n"
     report = looked(tmp_path, nvidia_smi=RTX8000_ROW + row)
     assert [f.rule for f in report.findings if f.severity == "warning"] == said
+
+
+PORTS_GREPPED = {
+    "ibstat": ("CA 'mlx5_{i}'\n\t\tState: {s}\n\t\tRate: 400\n", "Active", "Down"),
+    "ibv_devinfo": ("hca_id:\tmlx5_{i}\n\t\t\tstate:\t\t\t{s}\n", "PORT_ACTIVE (4)", "PORT_DOWN (1)"),
+}
+
+
+@pytest.mark.parametrize("tool", PORTS_GREPPED)
+def test_ports_without_the_lines_that_number_them(tmp_path: Path, tool: str) -> None:
+    # `ibstat | grep -e CA -e State -e Rate`; two ports of mlx5_0, of which the second has no cable as all second ones
+    card, up, down = PORTS_GREPPED[tool]
+    cards = [card.format(i=i, s=down if i == 2 else up) for i in range(4)]
+    assert [line[:14] for line in loud(looked(tmp_path, **{tool: "".join(cards)}))] == ["NET001 error m"]
+    second = card.format(i=0, s=down).splitlines(keepends=True)[1:]
+    two = looked(tmp_path, **{tool: cards[0] + "".join(second)})
+    assert [[p.state for p in d.ports] for d in two.devices] == [["active", "down"]]

@@ -70,11 +70,12 @@ def parse(text: str) -> Iterable[Fact]:
     gaps: list[Gap] = []
     device: rdma.DeviceDraft | None = None
     port: rdma.PortDraft | None = None
+    unnumbered = rdma.UnnumberedPorts()
     end = text.count("\n") + 1  # the number of a last line without its end, which may be cut in its middle
     for line in lines(text):
         if match := _CA.match(line.text):
             device = devices.named(match[1], line.evidence(INPUT))
-            port = None
+            port, unnumbered = None, rdma.UnnumberedPorts()
         elif match := _PORT.match(line.text):
             port = device.port(int(match[1])) if device else None
         elif line.text.startswith("ibpanic:"):
@@ -82,16 +83,17 @@ def parse(text: str) -> Iterable[Fact]:
         elif is_prompt(line.text):
             device = port = None
         elif device is not None and not (line.number == end and line.text.startswith("Rate:")):
-            _read(line, device, port)
+            _read(line, device, port, unnumbered)
     yield from devices.finished(INPUT)
     yield from gaps
 
 
-def _read(line: Line, device: rdma.DeviceDraft, port: rdma.PortDraft | None) -> None:
+def _read(line: Line, device: rdma.DeviceDraft, port: rdma.PortDraft | None, unnumbered: rdma.UnnumberedPorts) -> None:
     key, _, value = line.text.partition(":")
     if port is None and key in _DEVICE:
         name, read = _DEVICE[key]
         device.put(name, read(value.strip()))
-    elif port is not None and key in _PORT_FIELDS:
+    elif key in _PORT_FIELDS:
         name, read = _PORT_FIELDS[key]
-        port.put(name, read(value), line.evidence(INPUT))
+        if (found := read(value)) is not None:
+            (port or unnumbered.port(device, name)).put(name, found, line.evidence(INPUT))

@@ -77,13 +77,14 @@ def parse(text: str) -> Iterable[Fact]:
     devices = rdma.Devices()
     device: rdma.DeviceDraft | None = None
     port: rdma.PortDraft | None = None
+    unnumbered = rdma.UnnumberedPorts()
     lanes: int | None = None
     for line in lines(text):
         key, _, rest = line.text.partition(":")
         value = rest.strip()
         if key == "hca_id" and value:
             device = devices.named(value, line.evidence(INPUT))
-            port = lanes = None
+            port, lanes, unnumbered = None, None, rdma.UnnumberedPorts()
         elif device is None:
             if line.text == NO_RDMA_DEVICE:
                 yield Host(INPUT, no_rdma_device=True, line=line.evidence(INPUT))
@@ -92,7 +93,7 @@ def parse(text: str) -> Iterable[Fact]:
         elif is_prompt(line.text):
             device = port = None
         elif port is None:
-            _read_device(key, value, device)
+            _read_device(line, key, value, device, unnumbered)
         elif key == "active_width":
             lanes = rdma.number(value)
         elif key == "active_speed":
@@ -104,10 +105,12 @@ def parse(text: str) -> Iterable[Fact]:
     yield from devices.finished(INPUT)
 
 
-def _read_device(key: str, value: str, device: rdma.DeviceDraft) -> None:
+def _read_device(line: Line, key: str, value: str, device: rdma.DeviceDraft, unnumbered: rdma.UnnumberedPorts) -> None:
     if key in _DEVICE:
         name, read = _DEVICE[key]
         device.put(name, read(value))
+    elif key in _PORT and _PORT[key][1](value) is not None:
+        _read_port(line, key, value, unnumbered.port(device, key))
     elif key == "vendor_part_id" and device.fields.get("vendor_id") == _NVIDIA and value.isdecimal():
         device.put("model", f"MT{value}")
 

@@ -79,6 +79,23 @@ class DeviceDraft:
         return RdmaDevice(witness, self.name, ports=ports, line=self.line, **self.fields)
 
 
+@dataclass
+class UnnumberedPorts:
+    """The ports of a device in a text without the lines that number them (`ibstat | grep -e CA -e State`): one begins
+    where a field comes again."""
+
+    number: int = 0
+    fields: set[str] = field(default_factory=set)
+
+    def port(self, device: DeviceDraft, name: str) -> PortDraft:
+        """The port that the field is of."""
+        if not self.number or name in self.fields:
+            self.number += 1
+            self.fields.clear()
+        self.fields.add(name)
+        return device.port(self.number)
+
+
 class Devices(dict[str, DeviceDraft]):
     """The devices of one text, by name."""
 
@@ -139,9 +156,10 @@ def state(text: str) -> str | None:
 
 
 def layer(text: str) -> str | None:
-    """A link layer: infiniband, ethernet; None for "Unspecified", which says nothing, and for a word that was cut."""
+    """A link layer: infiniband (old tools: "IB"), ethernet; None for "Unspecified", which says nothing, and for a word
+    that was cut."""
     bare = word(text)
-    return bare if bare in ("infiniband", "ethernet") else None
+    return "infiniband" if bare == "ib" else bare if bare in ("infiniband", "ethernet") else None
 
 
 def number(text: str) -> int | None:
