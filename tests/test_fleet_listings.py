@@ -187,6 +187,22 @@ def test_the_list_of_ibdiagnet(ask):
     assert said(ask(lst(*ports[:16]))) == []
 
 
+PASTED = {
+    "quoted": lambda text: "".join(f"> {line}\n" for line in text.splitlines()),
+    "numbered": lambda text: "".join(f"{number:6}\t{line}\n" for number, line in enumerate(text.splitlines(), 1)),
+    "HTML": lambda text: "<pre>\n" + text.replace('"', "&quot;") + "</pre>\n",
+    "a pod's log": lambda text: "".join(f"[pod/diag-x7k2p/main] {line}\n" for line in text.splitlines()),
+}
+
+
+@pytest.mark.parametrize("how", PASTED)
+def test_a_listing_as_mails_and_pages_have_it(ask, how):
+    speeds = ["4xHDR"] * 8 + ["4xEDR"]
+    text = ibnetdiscover(*[(f"n{i:02} mlx5_0", speed) for i, speed in enumerate(speeds, 1)])
+    answer = ask(PASTED[how](text))
+    assert [m for _, _, m in said(answer)] == ["n09 mlx5_0 on leaf01 port 9 runs at 4x EDR (100 Gb/s)"]
+
+
 def with_models(text, models):
     """The CAs' own records behind the switch's, with device ids."""
     records = [

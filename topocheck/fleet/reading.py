@@ -16,6 +16,7 @@ from topocheck.fleet.report import Unread
 from topocheck.fleet.streams import Stream, streams
 from topocheck.fleet.wrappings import begins_reports, heads, inside, is_frame, opens_indented, report_in
 from topocheck.formats.json import SCHEMA
+from topocheck.sources.pasted import unpasted
 from topocheck.sources.reading import decode, printable
 
 if TYPE_CHECKING:
@@ -87,9 +88,12 @@ class Reading:
             return False
         from topocheck.fleet.fabric import is_listing, listing
 
-        if not is_listing(decode(head.bytes) or ""):
+        text = decode(head.bytes) or ""
+        if not is_listing(text) and not is_listing(unpasted(text)):
             return False
-        self.listings.append(listing(decode(head.rest(_LISTING_BYTES)) or "", origin))
+        text = decode(head.rest(_LISTING_BYTES)) or ""
+        found = listing(text, origin)
+        self.listings.append(found if found.cables or found.trunks else listing(unpasted(text), origin))
         return True
 
     def _of_lines(self, head: _Head, stream: Stream) -> Iterator[Document]:
