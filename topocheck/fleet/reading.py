@@ -110,7 +110,7 @@ class Reading:
             elif indented or text in _ENDS or opens_indented(text):
                 end = end if indented else _ENDS[text[-1:]]
                 size = size + len(line) if indented else len(line)
-                indented.append(line if indented else text[-1:])
+                indented.append(line if indented else text)
                 if line.rstrip(_BLANK) == end or size > _LINE_BYTES:
                     yield from self._read(b"\n".join(indented), stream.origin, stream.stem)
                     indented = []
@@ -140,12 +140,12 @@ class Reading:
                     yield Document(where, host, document)
             others += [document for document in found or [entry] if not _ours(document)]
         if others:
-            self._not_ours(others[0], where)
+            self._not_ours(others[0], where, "" if text is line else f": {_shown(line)}")
 
-    def _not_ours(self, entry: object, where: str) -> None:
+    def _not_ours(self, entry: object, where: str, said: str) -> None:
         schema = entry.get("schema") if isinstance(entry, dict) else None
         if not isinstance(schema, str) or not schema.startswith("topocheck."):
-            self.count("foreign", where, "JSON, but no topocheck report")
+            self.count("foreign", where, f"JSON, but no topocheck report{said}")
         elif schema.startswith("topocheck.capture/"):
             self.count("schema", where, "a capture: run `topocheck node --from` on it, --format json")
         else:
