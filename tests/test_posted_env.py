@@ -57,3 +57,17 @@ def test_a_pair_with_one_nic_where_the_others_have_two(tmp_path: Path) -> None:
     report = looked(tmp_path, nvidia_smi_topo__m=of_pairs(2, 2, 1, 2))
     assert [(f.rule, f.severity) for f in report.findings if f.severity != "info"] == [("AFF003", "warning")]
     assert {"gpu4", "gpu5"} == {s for f in report.findings if f.severity == "warning" for s in f.subjects}
+
+
+def test_a_matrix_whose_line_ends_were_lost(tmp_path: Path) -> None:
+    # Copied from a page that shows a post without its line ends.
+    legend = "\nNIC Legend:\n\n" + "".join(f"  NIC{i}: mlx5_{i}\n" for i in range(8))
+    text = "GPU Topology:\n" + seen(8, 8, own_switch_each) + "\nLegend:\n\n  X    = Self\n" + legend
+    report = looked(tmp_path, posted=" ".join(text.split()))
+    assert loud(report) == []
+    assert {(p.a, p.b): p.cls for p in report.pairs if p.a == "gpu5"} == {
+        ("gpu5", "gpu6"): "NV18",
+        ("gpu5", "gpu7"): "NV18",
+        **{("gpu5", f"mlx5_{i}"): "PIX" if i == 5 else "NODE" if i > 3 else "SYS" for i in range(8)},
+    }
+    assert [d.numa_node for d in report.devices if d.kind == "gpu"] == [0] * 8

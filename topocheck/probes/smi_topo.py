@@ -37,6 +37,7 @@ from topocheck.probes.smi_topo_rows import (
     is_p2p_row,
     is_torn,
     legend_entries,
+    parted,
     plain,
     row,
 )
@@ -96,7 +97,7 @@ def parse(text: str, command: str = INPUT) -> Iterable[Fact]:
 
 def _drafts(text: str, command: str) -> Iterator[_Draft]:
     draft, last = _Draft(command), 0
-    for line in lines(text):
+    for line in (piece for whole in lines(text) for piece in _pieces(whole)):
         words = plain(line.text)
         if match := _COMMAND.search(words):
             command = INPUT_MP if match[1] else INPUT
@@ -115,6 +116,12 @@ def _drafts(text: str, command: str) -> Iterator[_Draft]:
         elif not _note(draft, words) and draft.rows and line.number - last <= _MAX_FOREIGN_LINES:
             last = line.number if _continue(draft, line._replace(text=words), last) else last
     yield draft
+
+
+def _pieces(line: Line) -> Iterator[Line]:
+    """The line, or what it holds of a matrix where its line ends were lost."""
+    for text in parted(line.text):
+        yield line if text == line.text else line._replace(text=text, indent=0)
 
 
 def _add(draft: _Draft, found: Row, line: Line) -> None:

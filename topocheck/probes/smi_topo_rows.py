@@ -7,6 +7,7 @@ blanks, a header may be wrapped. A name is known by its form, a cell by being on
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 _RDMA = (
@@ -30,6 +31,7 @@ _TORN_CELL = re.compile(rf"[ \t]*(?:{_TORN})$")
 _P2P = re.compile(r"[ \t]*(?:OK|[GCT]?NS|DR|U)(?![\w-])")
 _P2P_ROW = re.compile(r"GPU\d{1,3}[ \t]+(?:X[ \t]+)?(?:OK|[GCT]?NS|DR|U)(?![\w-])")
 _LEGEND = re.compile(r"(?<!\S)(NIC\d{1,3}):[ \t]*")
+_LEGENDS = re.compile(r"(?:NIC )?Legend:")
 _NOTE = re.compile(r"[ \t]+(?:->|=>|[(\[#,;|])")  # what people write behind a name
 _RDMA_NAME = re.compile(r"(?=.*[a-z])[A-Za-z][\w.-]{1,62}\d|(?:mlx|ib|roce|rdma|efa|bnxt|hfi|irdma)[\w.-]*")
 
@@ -58,6 +60,19 @@ def plain(text: str) -> str:
     text = _ESCAPE.sub("", text) if "[" in text else text
     is_table_row = text.startswith("|") and text.endswith("|") and text.count("|") > 2
     return text.replace("|", "\t").replace("*", "").replace("`", "").strip() if is_table_row else text
+
+
+def parted(line: str) -> list[str]:
+    """The header, the rows and the legends of a line that holds several rows, its line ends having been lost.
+
+    >>> parted("GPU0 GPU1 GPU0 X PIX 0-7 GPU1 PIX X 0-7 Legend: X = Self")
+    ['GPU0 GPU1', 'GPU0 X PIX 0-7', 'GPU1 PIX X 0-7', 'Legend: X = Self']
+    """
+    starts = [match.start() for match in _ROW.finditer(line)] if line.count("X") > 1 else []
+    if len(starts) < 2:
+        return [line]
+    starts += [match.start() for match in _LEGENDS.finditer(line, starts[-1])]
+    return [line[a:b].strip() for a, b in pairwise([0, *starts, len(line)]) if line[a:b].strip()]
 
 
 def header(line: str) -> Header | None:
