@@ -286,3 +286,17 @@ def test_ports_without_the_lines_that_number_them(tmp_path: Path, tool: str) -> 
     second = card.format(i=0, s=down).splitlines(keepends=True)[1:]
     two = looked(tmp_path, **{tool: cards[0] + "".join(second)})
     assert [[p.state for p in d.ports] for d in two.devices] == [["active", "down"]]
+
+
+GREPPED = (
+    "{bus}:00.0 3D controller: NVIDIA Corporation GH100 [H100 PCIe] (rev a1)\n\t\tLnkSta:\tSpeed 32GT/s, Width x{w}\n"
+)
+
+
+@pytest.mark.parametrize(("narrow", "said"), [(16, []), (8, ["PCI003"])])
+def test_lanes_of_a_gpu_against_those_of_its_model(tmp_path: Path, narrow: int, said: list[str]) -> None:
+    # `lspci -vv | grep -e NVIDIA -e LnkSta`: what a card can is not shown, but others of its model run at x16
+    gpus = (GREPPED.format(bus=bus, w=narrow if bus == "65" else 16) for bus in ("17", "65", "ca", "e3"))
+    found = looked(tmp_path, lspci="".join(gpus)).findings
+    assert [f.rule for f in found if f.severity == "warning"] == said
+    assert all("x8 now and can x16" in f.message for f in found)

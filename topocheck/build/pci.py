@@ -130,13 +130,30 @@ def links_of(functions: Mapping[str, PciFunction], parents: Mapping[str, str]) -
     gives a link keyed by the port."""
     links: dict[str, PcieLink] = {}
     with_child = {parents[b] for b in functions if b in parents}
-    for bdf, f in functions.items():
+    for bdf, f in _as_their_models(functions).items():
         if f.port_type in _PORT_TYPES:
             if bdf not in with_child and f.max_width and f.width:
                 links[bdf] = _port_only(f)
         elif _has_link(f):
             links[bdf] = _link(f, functions.get(parents.get(bdf, "")))
     return links
+
+
+def _as_their_models(functions: Mapping[str, PciFunction]) -> dict[str, PciFunction]:
+    """GPUs of which only LnkSta was shown get the lanes that another of their model has. A model of NIC says nothing:
+    it is built with eight lanes and with sixteen."""
+    most: dict[tuple[str | None, str | None], int] = {}
+    gpus = [f for f in functions.values() if is_gpu(f) and (f.device_id or f.name)]
+    for f in gpus:
+        most[f.device_id, f.name] = max(most.get((f.device_id, f.name), 0), f.width or 0, f.max_width or 0)
+    return {
+        **functions,
+        **{
+            f.bdf: replace(f, max_width=wider)
+            for f in gpus
+            if f.max_width is None and f.width and (wider := most[f.device_id, f.name]) > f.width
+        },
+    }
 
 
 def _has_link(f: PciFunction) -> bool:

@@ -100,7 +100,7 @@ def _capped_finding(node: Topology, j: JudgedLink) -> Finding:
 
 def _unread_finding(node: Topology, j: JudgedLink) -> Finding:
     link = j.link
-    can = f"{gen_word(link.max_speed_gts or 0)} x{link.max_width}"
+    can = f"{gen_word(link.max_speed_gts)} x{link.max_width}" if link.max_speed_gts else f"x{link.max_width}"
     return Finding(
         rule=ID,
         name=NAME,
