@@ -207,6 +207,7 @@ OFF_BUS = (
     "[   9.300000] NVRM: The NVIDIA GPU 0000:2a:00.0\n               NVRM: (PCI ID: 10de:2204) installed in this system"
     " has\n               NVRM: fallen off the bus and is not responding to commands.\n"
 )
+LOST = "[  80.000000] NVRM: GPU 0000:2a:00.0: GPU has fallen off the bus.\n"
 FOUND = "[    1.100000] pci 0000:2a:00.0: [10de:2204] type 00 class 0x030000 PCIe Legacy Endpoint\n"
 FULL = "[    1.200000] pci 0000:2a:00.0: BAR 1 [mem size 0x10000000 64bit pref]: failed to assign\n"
 OLD_FULL = "[    1.200000] pci 0000:2a:00.0: BAR 1: failed to assign [mem size 0x10000000 64bit pref]\n"
@@ -230,6 +231,11 @@ RELOAD = LOAD.replace("19.0", "90.0")
         (NO_BAR + "[   9.400000] nvidia: probe of 0000:2a:00.0 failed with error -1\n", "a memory BAR has no address"),
         ("[   9.400000] nvme: probe of 0000:2a:00.0 failed with error -1\n", None),
         (LOAD + "[  19.500000] nvidia 0000:2a:00.0: vgaarb: VGA decodes changed\n", None),
+        (LOAD + LOST, "fallen off the bus"),
+        (LOST.replace("0000:2a:00.0: GPU", "at 0000:2a:00.0"), "fallen off the bus"),
+        (LOAD + LOST + RELOAD, None),
+        (INIT[14:], "RmInitAdapter failed"),
+        (f"3,1042,8462102,-;{INIT[14:]}", "RmInitAdapter failed"),
         (FOUND + FULL, "a memory BAR has no address"),
         (FOUND + OLD_FULL, "a memory BAR has no address"),
         (FOUND + FULL + GIVEN, None),
@@ -309,3 +315,17 @@ def test_a_tree_of_several_host_bridges_is_not_hidden(tmp_path: Path) -> None:
     last = " \\-[0000:00]-+-1d.0-[03]----00.0  Samsung Electronics NVMe SSD Controller PM1733\n"
     report = posted(tmp_path, text + last)
     assert len(report.devices) == 6 and found(report, "VIRT001") == set()
+
+
+def test_the_log_names_the_gpu_that_nvidia_smi_does_not_find(tmp_path: Path) -> None:
+    [finding] = [
+        f for f in posted(tmp_path, f'nvidia-smi says "No devices were found"\n\n{INIT}').findings if f.rule == "GPU003"
+    ]
+    assert (finding.severity, finding.subjects) == ("error", ("0000:2a:00.0",))
+    assert "(No devices were found)" in finding.message
+
+
+def test_a_lost_gpu_is_told_of_once(tmp_path: Path) -> None:
+    xid = "[  79.900000] NVRM: Xid (PCI:0000:2a:00): 79, pid=0, GPU has fallen off the bus.\n"
+    report = posted(tmp_path, LOAD + xid + LOST)
+    assert found(report, "GPU003") == set() and found(report, "GPU004") == {"0000:2a:00.0"}

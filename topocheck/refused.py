@@ -14,6 +14,7 @@ _IN_WORDS = {
     "gpu-no-bar": "a memory BAR has no address",
     "no-bar": "a memory BAR has no address",
     "gpu-probe-failed": "its probe failed",
+    "gpu-lost": "fallen off the bus",
     "gpu-off-bus": "fallen off the bus",
 }
 
@@ -46,7 +47,7 @@ def _stands(node: Topology, event: LogEvent) -> bool:
     said = function is not None and (function.dead or function.bars_unassigned or "vfio" in (function.driver or ""))
     if event.kind.endswith("no-bar"):  # of any function, and a driver that is bound had its BARs in the end
         works = works or _no_gpu_without_bars(event, function)
-    old = event.kind == "gpu-init-failed" and (event.line.line or 0) < node.driver_load_line
+    old = event.kind in ("gpu-init-failed", "gpu-lost") and (event.line.line or 0) < node.driver_load_line
     return not (works or said or old)
 
 

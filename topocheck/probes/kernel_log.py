@@ -70,6 +70,7 @@ _PROBE_FAILED = re.compile(rf"\bnvidia(?:: probe of {_BDF}| {_BDF}: probe with d
 _NO_BAR = re.compile(r"NVRM: BAR\d is 0M @ 0x0 \(PCI:([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})")
 _OFF_BUS = "fallen off the bus and is not responding"
 _NO_ROOM = "no-bar"  # becomes "gpu-no-bar" where the kernel found a GPU there
+_LOST = re.compile(rf"NVRM: GPU (?:at )?{_BDF}:? (?:GPU )?has fallen off the bus")
 _NAMED = "gpu-named"  # becomes "gpu-off-bus" or nothing
 _OFF_BUS_LINES = 3  # over which the driver spreads its words
 _DMAR = re.compile(
@@ -83,7 +84,8 @@ _TIME = re.compile(r"\[ *(\d{1,9}\.\d{3,9})\]")
 _SNIFF = re.compile(
     r"^[ \t>]{0,20}(?:<\d{1,3}>)?\[ {0,6}\+?\d{1,7}[.,]\d{6}\] |^[^\n]{0,80} kernel: |^kern {0,4}:\w{1,8} {0,4}: "
     r"|^[ \t>]{0,20}\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "
-    r"|Gb/s available PCIe bandwidth|NVRM: Xid \(|^(?:pci|pcieport|pci_bus|mlx[45]_core) [0-9a-f]{4}:"
+    rf"|Gb/s available PCIe bandwidth|NVRM: (?:Xid \(|GPU {_BDF}: |RmInitAdapter failed)"
+    r"|^(?:pci|pcieport|pci_bus|mlx[45]_core) [0-9a-f]{4}:"
     r"|^dmesg: read kernel buffer failed",
     re.MULTILINE,
 )
@@ -242,6 +244,11 @@ def _named(line: Line) -> Iterator[Fact]:
         yield _event("gpu-off-bus" if _OFF_BUS in line.text else _NAMED, line, match[1])
 
 
+def _lost(line: Line) -> Iterator[Fact]:
+    if match := _LOST.search(line.text):
+        yield _event("gpu-lost", line, match[1])
+
+
 def _off_bus(line: Line) -> Iterator[Fact]:
     yield _event("gpu-off-bus", line, None)
 
@@ -309,6 +316,7 @@ _READERS: dict[str, Callable[[Line], Iterator[Fact]]] = {
     "NVRM: BAR": _no_bar,
     "NVRM: The NVIDIA GPU ": _named,
     _OFF_BUS: _off_bus,
+    "has fallen off the bus": _lost,
     "NVRM: loading NVIDIA UNIX": _driver,
     "NVIDIA GPU driver interface version": _fabric_manager,
     "Hypervisor detected:": _hypervisor,

@@ -46,4 +46,5 @@ def errors(text: str, command: str) -> Iterator[Host | GpuState]:
             )
         elif _NO_HANDLE not in line.text:
             start = min(at for words in _DRIVER if (at := line.text.find(words)) >= 0)
-            yield Host(command, driver_error=line.text[start:], line=evidence)
+            words = re.split(r"[\"`”]", line.text[start:])[0]  # as somebody quotes it
+            yield Host(command, driver_error=words, line=evidence)

@@ -40,7 +40,7 @@ def check(node: Topology) -> Iterator[Answer]:
         yield NotApplicable("no GPU or NIC in the input") if no_device else Skip("no driver or BAR in the input")
         return
     if refusal and (gpus or not node.functions):
-        yield _refused(node, refusal)
+        yield _refused(node, refusal, logged)
     if node.machine.driver_hung and not explained(node):
         yield _hung(node, node.machine.driver_hung)
     for function in gpus:
@@ -54,14 +54,14 @@ def _passed_through(function: PciFunction) -> bool:
     return "vfio" in (function.driver or "")
 
 
-def _refused(node: Topology, refusal: str) -> Finding:
+def _refused(node: Topology, refusal: str, logged: list[Refused]) -> Finding:
     """An error where there is a GPU: seen, or proven by a kernel module that is loaded in another version. Otherwise
     the machine may have none (a login node, a container)."""
-    proven = bool(node.functions or node.gpus) or "mismatch" in refusal
+    proven = bool(node.functions or node.gpus or logged) or "mismatch" in refusal
     then = "no job can run on a GPU" if proven else "whether the machine has a GPU was not seen"
     return _finding(
         "error" if proven else "info",
-        tuple(g.id for g in node.gpus),
+        tuple(g.id for g in node.gpus) or tuple(subject for gpu in logged for subject in gpu.subjects),
         f"the NVIDIA driver cannot be used ({refusal}); {then}",
         "Load the driver that matches the libraries (reboot after an update); look into the kernel log for NVRM",
         node.machine.driver_error_line,
@@ -69,7 +69,7 @@ def _refused(node: Topology, refusal: str) -> Finding:
 
 
 def _not_initialised(gpu: Refused) -> Finding:
-    message = f"the driver could not initialise {gpu.name} ({gpu.words}); no job can use it"
+    message = f"the driver cannot use {gpu.name} ({gpu.words}), nor can a job"
     repair = "Read the lines of NVRM in the kernel log; reset the GPU or power-cycle, then look into the BIOS"
     return replace(_finding("warning", gpu.subjects, message, repair, gpu.line), confidence="medium")
 
