@@ -61,7 +61,7 @@ def test_a_word_that_is_not_said_more_often_is_looked_for_from_the_beginning() -
 
 def test_a_gid_table_has_each_place_once() -> None:
     row = "mlx5_0 1 {} fe80:0000:0000:0000:a088:c203:00ab:12{:02x} v1 eth0\n"
-    text = "".join(row.format(number, number) for number in (0, 1, 0, 1))
+    text = "".join(row.format(number, number) for number in (0, 1, 0, 1)) + "n_gids_found=4\n"
     [device] = read_text(Raw("show_gids", text, "show_gids"))
     assert isinstance(device, RdmaDevice)
     assert [gid.number for gid in device.ports[0].gids] == [0, 1]
