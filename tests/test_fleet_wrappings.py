@@ -50,6 +50,17 @@ def in_pieces(lines, size=1024):
         yield from (b"%2d: %s" % (task, own[turn]) for task, own in enumerate(pieces) if turn < len(own))
 
 
+def tagged(lines, behind):
+    """As Open MPI tags pieces of 4 KB, of all processes in turn; `behind`: what stands behind each but the last."""
+    pieces = [[line[i : i + 4096] for i in range(0, len(line), 4096)] for line in lines]
+    mixed = b""
+    for turn in range(max(map(len, pieces))):
+        for rank, own in enumerate(pieces):
+            if turn < len(own):
+                mixed += b"[1,%d]<stdout>:%s%s" % (rank, own[turn], behind if turn < len(own) - 1 else b"\n")
+    return [mixed]
+
+
 def sixteen_kb(line):
     """As containerd cuts a line."""
     return [line[i : i + 16384] for i in range(0, len(line), 16384)]
@@ -112,6 +123,8 @@ LABELLED = {
     "journalctl": lambda lines: prefixed(lines, b"Nov 20 03:04:05 %s topocheck[4711]: "),
     "a log's JSON": lambda lines: [json.dumps({"log": f"{line.decode()}\n", "time": "now"}).encode() for line in lines],
     "mpirun --tag-output": lambda lines: prefixed(lines, b"[1,7]<stdout>:"),
+    "mpirun, in pieces": lambda lines: tagged(lines, b"\n"),
+    "mpirun, in pieces on one line": lambda lines: tagged(lines, b""),
     "mpiexec -prepend-rank": lambda lines: prefixed(lines, b"[7] "),
     "grep": lambda lines: prefixed(lines, b"reports/%s.json:"),
     "PowerShell's >": lambda lines: [b"\n".join(lines).decode().encode("utf-16")],

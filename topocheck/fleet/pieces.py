@@ -1,6 +1,7 @@
 """Lines in pieces put together again. `srun -l` cuts what a task prints into pieces of a kilobyte and writes its label
 before each; those of all tasks come mixed: "3: {…", "0: {…", "3: …}". Without -l they cannot be told apart. A pod's log
-file has pieces of 16 KB, "2026-11-20T03:04:05.6Z stdout P {…" and the last one with F."""
+file has pieces of 16 KB, "2026-11-20T03:04:05.6Z stdout P {…" and the last one with F; Open MPI's --tag-output has them
+of 4 KB, "[1,3]<stdout>:{…", with or without a line's end behind each."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from collections.abc import Iterable, Iterator
 
 LABEL = re.compile(rb"\s{0,16}([\w.-]{1,255}): ")
 _LOGGED = re.compile(rb"\S{20,40} stdout ([PF]) ")
+_TAGGED = re.compile(rb"(\[\d{1,9},\d{1,9}\]<stdout>:)")
+_TAGGED_BYTES = 4096
 _PIECE_BYTES = 1024
 START = b'{"schema"'  # what a report begins with
 _Line = tuple[int, bytes | None]
@@ -42,7 +45,7 @@ def joined(lines: Iterable[_Line], most: int) -> Iterator[_Line]:
     [(0, b'0: {"a":1}'), (3, b'a note'), (1, b'1: {"schema"}')]
     """
     begun: dict[bytes, _Begun] = {}
-    for number, line in _logged(lines, most):
+    for number, line in _tagged(_logged(lines, most), most):
         label = LABEL.match(line) if line and line[:1] != b"{" else None
         if label is None or line is None:
             yield number, line
@@ -81,3 +84,21 @@ def _logged(lines: Iterable[_Line], most: int) -> Iterator[_Line]:
             begun = None
     if begun is not None:
         yield begun.line()
+
+
+def _tagged(lines: Iterable[_Line], most: int) -> Iterator[_Line]:
+    """Those that Open MPI tagged without the tag, one a line of a process; the others as they are."""
+    begun: dict[bytes, _Begun] = {}
+    for number, line in lines:
+        if line is None or not _TAGGED.match(line):
+            yield number, line
+            continue
+        _, *parts = _TAGGED.split(line)
+        for tag, text in zip(parts[::2], parts[1::2], strict=True):
+            if tag in begun:
+                begun[tag].add(text, most)
+            else:
+                begun[tag] = _Begun(number, text, text)
+        if len(text) != _TAGGED_BYTES:
+            yield begun.pop(tag).line()
+    yield from (one.line() for one in begun.values())
