@@ -64,6 +64,11 @@ def test_what_is_said_of_all_was_meant_to_be_so(ask, able):
     assert said(ask(blocks(*hosts(EDR, EDR, EDR, able=dict.fromkeys((1, 2, 3), able))))) == []
 
 
+def test_what_is_said_of_a_login_node_and_of_all_others_was_meant_to_be_so(ask):
+    able = " Could be 53.125 Gbps"
+    assert said(ask(blocks(*hosts(EDR, EDR, able={1: able, 2: able}), ("login mlx5_0", EDR, able)))) == []
+
+
 def test_a_single_lane_needs_no_sisters(ask):
     assert said(ask(blocks(*hosts(HDR, LANE, HDR)))) == slow(2, 2, "1x HDR (50 Gb/s)")
     assert said(ask(blocks(*hosts(HDR, LANE)))) == []

@@ -63,8 +63,10 @@ def _lone(found: Tree, reports: _Reports, told: set[str]) -> Iterator[RailFault]
     groups: dict[str, list[HostCable | Trunk]] = {"between switches": [*found.all_trunks]}
     for of_host in (reports.named(c) for of_switch in found.cables.values() for c in of_switch):
         groups.setdefault(family(of_host.host or ""), []).append(of_host)
+    everywhere = [cable for alike in groups.values() for cable in alike]
+    meant = not few(len(_below(everywhere)), len(everywhere))
     for alike in groups.values():
-        for cable, why in (*_below_both_ends(alike), *_single_lane(alike)):
+        for cable, why in (*(() if meant else _below_both_ends(alike)), *_single_lane(alike)):
             if (where := place(cable)) not in told:
                 told.add(where)
                 own = speed_words(cable.rate_gbit_per_s, cable.width, cable.speed)
@@ -73,9 +75,13 @@ def _lone(found: Tree, reports: _Reports, told: set[str]) -> Iterator[RailFault]
 
 def _below_both_ends(alike: Sequence[HostCable | Trunk]) -> Iterator[tuple[HostCable | Trunk, str]]:
     """As iblinkinfo says of few; many were meant to be so."""
-    slow = [c for c in alike if (c.able_gbit_per_s or 0) > (c.rate_gbit_per_s or math.inf)]
+    slow = _below(alike)
     for cable in slow if few(len(slow), len(alike)) else ():
         yield cable, f"both ends support {cable.able_gbit_per_s:g} Gb/s"
+
+
+def _below(cables: Sequence[HostCable | Trunk]) -> list[HostCable | Trunk]:
+    return [c for c in cables if (c.able_gbit_per_s or 0) > (c.rate_gbit_per_s or math.inf)]
 
 
 def _single_lane(alike: Sequence[HostCable | Trunk]) -> Iterator[tuple[HostCable | Trunk, str]]:
