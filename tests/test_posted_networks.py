@@ -281,3 +281,50 @@ def test_a_drivers_name_cut_in_its_middle_is_no_driver(tmp_path):
     for cut in range(8):
         report, _ = posted(tmp_path, cards[: len(cards) - cut])
         assert "GPU003" not in {f.rule for f in report.findings}, cut
+
+
+def of_two_models(names, gpu_of, model_of):
+    """Eight GPUs, each with a NIC on its switch, one of them with more of another model; and the NICs as ibstat lists
+    them."""
+    gpus = [f"GPU{i}" for i in range(8)]
+    at = {gpu: i for i, gpu in enumerate(gpus)} | {f"NIC{i}": gpu_of[i] for i in range(len(names))}
+
+    def cell(a, b):
+        gpu_pair = a.startswith("GPU") and b.startswith("GPU")
+        near = "PIX" if at[a] == at[b] else "NODE" if at[a] // 4 == at[b] // 4 else "SYS"
+        return "X" if a == b else "NV18" if gpu_pair else near
+
+    rows = matrix({a: " ".join(cell(a, b) for b in at) for a in at})
+    legend = "".join(f"  NIC{i}: {name}\n" for i, name in enumerate(names))
+    nics = "".join(
+        IBSTAT.replace("mlx5_5", name).replace("MT4129", model).replace("400", "400" if model == "MT4129" else "100")
+        for name, model in sorted(zip(names, model_of, strict=True))
+    )
+    return f"{rows}\nNIC Legend:\n\n{legend}", f"\n$ ibstat\n{nics}"
+
+
+BONDED = (
+    [f"mlx5_{i}" for i in range(11)],
+    (0, 0, 0, 1, 2, 3, 4, 4, 5, 6, 7),
+    ["MT4125" if i in (1, 2, 7) else "MT4129" for i in range(11)],
+)
+PLACED = [f"rdmap{85 + i}s0" for i in range(16)], [i // 2 for i in range(16)], ["MT4129"] * 16
+
+
+@pytest.mark.parametrize("machine", [BONDED, PLACED])
+def test_nics_behind_the_end_of_a_list_are_of_the_model_of_most_gpus(tmp_path, machine):
+    """What the matrix names alone was a kind of its own, and GPUs lacked NICs of the other."""
+    rows, listed = of_two_models(*machine)
+    for end in range(0, len(listed) + 1, 23):
+        report, node = posted(tmp_path, rows + listed[:end])
+        assert [f.rule for f in report.findings if f.severity != "info"] == [], listed[:end]
+        assert [len(node.assignment[gpu.id]) for gpu in node.gpus] == [len(machine[0]) // 8] * 8
+
+
+def test_a_row_cut_before_the_gpus_own_nic_says_nothing_of_its_nearest(tmp_path):
+    """Its own had gone to the spare ones of its model."""
+    rows, _ = of_two_models(*BONDED)
+    for end in range(rows.index("\nGPU7"), rows.index("\nNIC0")):
+        report, node = posted(tmp_path, rows[:end])
+        assert len(node.gpus) == 8
+        assert [f.rule for f in report.findings if f.severity != "info"] == [], rows[:end]

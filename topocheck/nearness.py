@@ -25,13 +25,16 @@ class Service(NamedTuple):
 
 
 def services(node: Topology) -> list[Service]:
-    """One entry a GPU whose nearest compute NIC is known: one on its switch, or the distances to all of them; none
-    where more NICs may be on its switch, behind the end of a listing that is cut."""
+    """One entry a GPU whose nearest compute NIC is known: one on its switch, or the distances to all of their model (of
+    which a row that is cut may lack the GPU's own); none where more NICs may be on its switch, behind the end of a
+    listing that is cut."""
     found = []
     cut = set() if node.has_matrix else {_top(node, bridge) for bridge in node.cut_below}
+    models = {(nic.pci_id, nic.device_type) for nic in node.compute_nics}
+    alike = [nic for nic in node.nics if nic.role in ("compute", "storage") and (nic.pci_id, nic.device_type) in models]
     for gpu in node.gpus:
         cls, nearest = node.nearest(gpu, node.compute_nics)
-        whole = all(node.pair_class(gpu.id, nic.id) for nic in node.compute_nics)
+        whole = all(node.pair_class(gpu.id, nic.id) for nic in alike)
         if cut and gpu.bdf and _top(node, gpu.bdf) in cut:
             continue
         if cls is not None and (whole or RANK[cls] <= SWITCH_LOCAL):

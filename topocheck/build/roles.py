@@ -20,6 +20,7 @@ _BLUEFIELD_MANAGEMENT = re.compile(r"15b3:c2d")
 _ACCELERATED_NETWORKING = re.compile(r"mlx5_an\d+|mana_\d+")
 _COLUMN = re.compile(r"NIC\d+")
 _NAMED_BY_DRIVER = re.compile(r"[a-z]+\d?(?=_)|(?:irdma|i40iw|hfi1|qedr|efa)(?=_?\d)")
+_NAMED_BY_PLACE = re.compile(r"(?:rdma|roce|ib|iw)(?=[ps]\d)")
 _BEFORE_ALL_HAVE_ONE = 500_000_000  # a GPU's second on its switch costs less than one beyond it
 _BY_POLICY = ("policy",)  # the key of what the policy names
 _STORAGE_FROM_GBIT_PER_S = 100  # rules.md: other kinds are storage from 100 Gb/s
@@ -167,28 +168,40 @@ def _driver_of(name: str) -> str | None:
 def _bare_with_their_like(
     base: dict[tuple[object, ...], list[Device]], gpus: list[Device], class_of: ClassOf
 ) -> dict[tuple[object, ...], list[Device]]:
-    """NICs of which a matrix gives only the name join those of their driver, if these are of one model, and are more,
-    or on GPUs' switches: NICs beside the CPUs may well be of another kind. Else each joins the one kind of those that
-    is on GPUs' switches as it is, or is not as it is not."""
+    """NICs of which a matrix gives only the name join those named like them. Are these of one model, then if they are
+    more, or on GPUs' switches: NICs beside the CPUs may well be of another kind; else each joins the one kind of those
+    that is on GPUs' switches as it is, or is not as it is not. Are they of several, then the list of them was cut: on
+    a GPU's switch is the model of most GPUs."""
 
-    def is_near(group: list[Device]) -> bool:
-        return any(RANK[class_of(gpu.id, nic.id)] <= SWITCH_LOCAL for gpu in gpus for nic in group)
+    def reached(group: list[Device]) -> int:
+        return sum(any(RANK[class_of(gpu.id, nic.id)] <= SWITCH_LOCAL for nic in group) for gpu in gpus)
 
     bare = {key for key, group in base.items() if not any(n.pci_id or n.device_type or n.ports for n in group)}
-    joined = {key: list(group) for key, group in base.items() if key not in bare}
-    for key in bare:
-        like = [k for k, group in joined.items() if key[0] in {_driver_of(n.id) for n in group}]
-        if key[0] is None or len({k[0] for k in like}) != 1:
-            joined.setdefault(key, []).extend(base[key])
-            continue
-        known = [nic for k in like for nic in base[k]]
-        unplaced = not any(class_of(gpu.id, nic.id) for gpu in gpus for nic in known)
-        all_alike = unplaced or all(is_near([nic]) for nic in known) or len(base[key]) < len(known)
-        for nic in base[key]:
-            of_its_side = [k for k in like if is_near(base[k]) == is_near([nic])]
-            main = max(like, key=lambda k: len(base[k])) if all_alike else key
-            joined.setdefault(of_its_side[0] if not all_alike and len(of_its_side) == 1 else main, []).append(nic)
+    known = {key: group for key, group in base.items() if key not in bare}
+    joined = {key: list(group) for key, group in known.items()}
+    for key, nic in [(kind, one) for kind in bare for one in base[kind]]:
+        family = key[0] or _named_as(nic.id)  # a column without a legend has the driver of the others
+        like = [k for k, group in known.items() if family and family in {_named_as(n.id) for n in group}]
+        sides = [k for k in like if bool(reached(known[k])) == bool(reached([nic]))]
+        target = key
+        if len({k[0] for k in like}) == 1:
+            theirs = [n for k in like for n in known[k]]
+            unplaced = not any(class_of(gpu.id, n.id) for gpu in gpus for n in theirs)
+            fewer = sum((key[0] or _named_as(n.id)) == family for n in base[key]) < len(theirs)
+            if unplaced or fewer or all(reached([n]) for n in theirs):
+                target = max(like, key=lambda k: len(known[k]))
+            elif len(sides) == 1:
+                target = sides[0]
+        elif sides and (len(sides) == 1 or reached([nic])):
+            target = max(sides, key=lambda k: (reached(known[k]), max(n.rate_gbit_per_s or 0.0 for n in known[k])))
+        joined.setdefault(target, []).append(nic)
     return joined
+
+
+def _named_as(name: str) -> str | None:
+    """The driver that gives such names, else the word before an address: "rdmap85s0" is named like "rdmap86s0"."""
+    word = _NAMED_BY_PLACE.match(name)
+    return _driver_of(name) or (word[0] if word else None)
 
 
 def _down_with_their_like(base: dict[tuple[object, ...], list[Device]]) -> dict[tuple[object, ...], list[Device]]:

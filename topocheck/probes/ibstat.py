@@ -57,6 +57,7 @@ _PORT_FIELDS: dict[str, Field] = {
     "Port GUID": ("guid", rdma.guid),
     "Link layer": ("link_layer", rdma.layer),
 }
+_CUT_SHORT = ("Rate:", "CA type:")  # what a half of says something else
 
 
 def sniff(text: str) -> bool:
@@ -82,7 +83,7 @@ def parse(text: str) -> Iterable[Fact]:
             gaps.append(Gap(INPUT, f"ibstat stopped: {line.text[:200]}"))
         elif is_prompt(line.text):
             device = port = None
-        elif device is not None and not (line.number == end and line.text.startswith("Rate:")):
+        elif device is not None and not (line.number == end and line.text.startswith(_CUT_SHORT)):
             _read(line, device, port, unnumbered)
     yield from devices.finished(INPUT)
     yield from gaps
