@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from topocheck.check import check
+from topocheck.facts import NumaNode
+from topocheck.probes import numactl
 from topocheck.report import Report
 
 GPU = "VGA compatible controller: NVIDIA Corporation GA102 [GeForce RTX 3090] (rev a1)"
@@ -329,3 +331,12 @@ def test_a_lost_gpu_is_told_of_once(tmp_path: Path) -> None:
     xid = "[  79.900000] NVRM: Xid (PCI:0000:2a:00): 79, pid=0, GPU has fallen off the bus.\n"
     report = posted(tmp_path, LOAD + xid + LOST)
     assert found(report, "GPU003") == set() and found(report, "GPU004") == {"0000:2a:00.0"}
+
+
+def test_the_distances_of_numactl_without_its_nodes_and_of_the_larger_of_two_tables(tmp_path: Path) -> None:
+    small = "node distances:\nnode   0   1\n  0:  10  21\n  1:  21  10\n"
+    large = "node distances:\nnode     0    1    2\n0:   \t10   15   17\n1:   \t15   10   15\n2:   \t17   15   10\n"
+    for text in (large, small + "\nAfter the memory was added:\n\n" + large):
+        facts = [fact for fact in numactl.parse(text) if isinstance(fact, NumaNode)]
+        assert next(fact.distances for fact in facts) == ((0, 10), (1, 15), (2, 17)) and len(facts) == 3
+    assert posted(tmp_path, "".join(f"> {line}\n" for line in large.splitlines())).recognised

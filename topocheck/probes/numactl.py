@@ -67,10 +67,11 @@ class _Reader:
                 self._node(number)
             self.open = None
         elif match := _HEADER.match(line.text):
-            self.order, self.open = [int(n) for n in match[1].split()], None
-        elif (match := _ROW.match(line.text)) and int(match[1]) in self.nodes:
-            self.open, self.in_cpus = self.nodes[int(match[1])], False
-            self.open.distances = self.open.distances or [int(n) for n in match[2].split()]
+            self.order, self.open = [n for n in map(int, match[1].split()) if n <= MAX_NODE], None
+        elif (match := _ROW.match(line.text)) and int(match[1]) in {*self.nodes, *self.order}:
+            self.open, self.in_cpus = self._node(int(match[1])), False
+            if len(self.open.distances) != len(self.order):  # not yet read, or of a table with fewer nodes
+                self.open.distances = [int(n) for n in match[2].split()]
         else:
             self._more(line)
 
