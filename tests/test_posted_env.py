@@ -71,3 +71,15 @@ def test_a_matrix_whose_line_ends_were_lost(tmp_path: Path) -> None:
         **{("gpu5", f"mlx5_{i}"): "PIX" if i == 5 else "NODE" if i > 3 else "SYS" for i in range(8)},
     }
     assert [d.numa_node for d in report.devices if d.kind == "gpu"] == [0] * 8
+
+
+@pytest.mark.parametrize("broken", ["\n", ",\n", "\n                       "])
+def test_a_list_of_cpus_that_the_margin_broke(tmp_path: Path, broken: str) -> None:
+    lists = [",".join(map(str, range(node, 64, 2))) for node in (0, 1)]
+    text = "Socket(s):               2\nNUMA node(s):            2\n" + "".join(
+        f"NUMA node{node} CPU(s):       {cpus[:57]}{broken}{cpus[57:].removeprefix(broken[0])}\n"
+        for node, cpus in enumerate(lists)
+    )
+    report = looked(tmp_path, lscpu=text + "Flags:                   fpu vme\n")
+    assert [node.cpus for node in report.numa_nodes] == lists
+    assert report.gaps == ()

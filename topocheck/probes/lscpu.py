@@ -44,6 +44,7 @@ _SUMMARY = (
 _TABLE_HEADER = r"(?:# )?CPU[ ,]+(?:[A-Z0-9a-z:]+[ ,]+){0,12}?(?:NODE|SOCKET|Node|Socket)\b"
 _SNIFF = re.compile(rf"^[^\S\n]*(?:{_SUMMARY}|{_TABLE_HEADER})", re.MULTILINE)
 _NODE = re.compile(rf"{_OF_NODE}\s*(.*)")
+_REST_OF_LIST = re.compile(r"[\d,-]+")  # of a list that a terminal's margin broke
 _HEADER = re.compile(_TABLE_HEADER)
 _KEYS = ("Architecture", "Model name", "Hypervisor vendor", "Virtualization type", "Socket(s)", "CPU(s)")
 _IN_ENGLISH = {
@@ -87,11 +88,19 @@ def _read(text: str) -> tuple[Summary, dict[int, str], Table]:
     lists: dict[int, str] = {}
     table: Table = []
     header: list[str] = []
+    last: int | None = None  # the node whose list the line before holds
     for line in lines(text):
+        if last is not None and _REST_OF_LIST.fullmatch(line.text) and "," in lists[last][-1:] + line.text:
+            lists[last] += line.text
+            continue
         key, _, value = line.text.replace("：", ":", 1).partition(":")
         key, value = _IN_ENGLISH.get(key.rstrip(), key.rstrip()), value.removeprefix(":").strip()
-        if (match := _NODE.match(line.text)) and int(match[1]) <= MAX_NODE:
-            lists.setdefault(int(match[1]), match[2])
+        match = _NODE.match(line.text)
+        last = int(match[1]) if match and int(match[1]) <= MAX_NODE and int(match[1]) not in lists else None
+        if match and last is not None:
+            lists[last] = match[2].strip()
+        elif match:
+            continue
         elif key in _KEYS and value:
             summary.setdefault(key, []).append(value)
         elif _HEADER.match(line.text):
