@@ -5,6 +5,7 @@ Machines and identifiers are made up; the shapes are those of the real tools.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -82,4 +83,26 @@ def test_a_list_of_cpus_that_the_margin_broke(tmp_path: Path, broken: str) -> No
     )
     report = looked(tmp_path, lscpu=text + "Flags:                   fpu vme\n")
     assert [node.cpus for node in report.numa_nodes] == lists
+    assert report.gaps == ()
+
+
+def test_an_issue_as_githubs_api_gives_it(tmp_path: Path) -> None:
+    body = "### Your environment\r\n\r\n```text\r\n" + seen(8, 8, own_switch_each).replace("\n", "\r\n") + "```\r\n"
+    issue = {"number": 12, "title": "Hang", "body": body, "comments": [{"body": "Same here.\nAny news?"}]}
+    report = looked(tmp_path, issue=json.dumps(issue))
+    assert loud(report) == []
+    assert len([d for d in report.devices if d.kind == "gpu"]) == 8
+    assert {p.cls for p in report.pairs if p.a == "gpu3" and p.b == "NIC3"} == {"PIX"}
+
+
+def test_a_json_document_with_some_text_of_several_lines_stays_one(tmp_path: Path) -> None:
+    # LLDP's neighbours describe themselves in several lines; the rest of the document counts.
+    interface = {
+        "rid": "1",
+        "chassis": {"leaf01": {"id": {"type": "mac", "value": "02:00:00:00:00:01"}, "descr": "Switch OS\nA\nB\nC"}},
+        "port": {"id": {"type": "ifname", "value": "Ethernet12"}, "descr": "Ethernet12", "ttl": "120"},
+    }
+    document = {"lldp": {"interface": [{f"enp{i}s0": interface} for i in range(4)]}}
+    report = looked(tmp_path, lldpctl__f_json=json.dumps(document))
+    assert report.recognised
     assert report.gaps == ()

@@ -12,6 +12,7 @@ _LOOKED_AT = 400  # lines
 _AHEAD = 6  # lines before the first that is numbered, the command and its prompt
 _SAMPLE = 12  # of them, before all are asked
 _SHARE = 0.9  # of the lines must have it
+_LINES_OF_TEXT = 3  # fewer are a name or a remark
 _SHARE_OF_STRINGS = 0.6  # a list of JSON strings stands in other JSON
 _MAX_LAYERS = 8  # one around the other
 _XML = re.compile(r"<\?xml|<!DOCTYPE|<(?:topology|system|nvidia_smi_log)[\s>]")
@@ -72,7 +73,7 @@ _JSON_STRING = re.compile(rf"^[ \t]*{_STRING},?$", re.MULTILINE)
 
 def unpasted(text: str) -> str:
     """The text as the tool printed it, as far as its beginning shows what was added to every line."""
-    text = _in_plain_characters(_from_mail(text))
+    text = _in_plain_characters(_from_mail(_from_json(text)))
     is_xml = _XML.search(text, 0, HEAD_CHARS) is not None
     text = text if is_xml else _without_tags(text)
     for strings, share in ((_JSON_LOG, _SHARE), (_JSON_STRING, _SHARE_OF_STRINGS)):
@@ -123,6 +124,25 @@ def first_lines(text: str) -> list[str]:
 
 def _takes(pattern: re.Pattern[str], line: str) -> bool:
     return (match := pattern.search(line)) is not None and match[0] != ""
+
+
+def _from_json(text: str) -> str:
+    """The texts of many lines that a JSON document is mostly made of: an issue as GitHub's API or `gh` gives it."""
+    if text[:64].lstrip()[:1] not in ("{", "[", '"') or "\\n" not in text or len(text) > _JSON_CHARS:
+        return text
+    try:
+        values = [json.loads(text, strict=False)]
+    except (ValueError, RecursionError):
+        return text
+    texts: list[str] = []
+    while values:
+        value = values.pop()
+        if isinstance(value, (dict, list)):
+            values += reversed(value.values() if isinstance(value, dict) else value)
+        elif isinstance(value, str) and value.count("\n") >= _LINES_OF_TEXT:
+            texts.append(value)
+    joined = "\n".join(texts)
+    return joined if 2 * len(joined) > len(text) else text
 
 
 def _from_mail(text: str) -> str:
