@@ -328,3 +328,66 @@ def test_a_row_cut_before_the_gpus_own_nic_says_nothing_of_its_nearest(tmp_path)
         report, node = posted(tmp_path, rows[:end])
         assert len(node.gpus) == 8
         assert [f.rule for f in report.findings if f.severity != "info"] == [], rows[:end]
+
+
+def test_nics_behind_the_end_of_a_list_of_a_node_without_switches_are_of_the_faster_model(tmp_path):
+    """Two sockets, each with NICs of both models beside the CPU; the list ends on the first socket."""
+    socket = {
+        "GPU0": 0,
+        "GPU1": 0,
+        "GPU2": 1,
+        "GPU3": 1,
+        "NIC0": 0,
+        "NIC1": 0,
+        "NIC2": 0,
+        "NIC3": 1,
+        "NIC4": 1,
+        "NIC5": 0,
+    }
+    far = ("NODE", "SYS")
+    rows = {a: " ".join("X" if a == b else far[socket[a] != socket[b]] for b in socket) for a in socket}
+    legend = "".join(f"  NIC{i}: mlx5_{i}\n" for i in range(6))
+    listed = "".join(
+        IBSTAT.replace("mlx5_5", f"mlx5_{i}")
+        if i not in (2, 5)
+        else IBSTAT.replace("mlx5_5", f"mlx5_{i}").replace("MT4129", "MT41692").replace("400", "200")
+        for i in range(6)
+    )
+    for end in range(0, len(listed) + 1, 11):
+        report, node = posted(tmp_path, f"{matrix(rows)}\nNIC Legend:\n\n{legend}\n$ ibstat\n{listed[:end]}")
+        assert len(node.gpus) == 4
+        assert [f.rule for f in report.findings if f.severity != "info"] == [], listed[:end]
+
+
+DEVINFO = """hca_id:\tmlx5_{i}
+\tvendor_id:\t\t\t0x02c9
+\tvendor_part_id:\t\t\t4129
+\tphys_port_cnt:\t\t\t1
+\t\tport:\t1
+\t\t\tstate:\t\t\tPORT_ACTIVE (4)
+\t\t\tactive_mtu:\t\t4096 (5)
+\t\t\tlink_layer:\t\tInfiniBand
+\t\t\tactive_width:\t\t4X (2)
+\t\t\tactive_speed:\t\t100.0 Gbps (128)
+"""
+
+
+def test_a_number_of_ibv_devinfo_cut_in_its_middle_is_none(tmp_path):
+    text = "".join(DEVINFO.format(i=i) for i in range(4))
+    for end in range(len(text) * 3 // 4, len(text)):
+        report, _ = posted(tmp_path, text[:end])
+        assert report.findings == (), text[:end]
+
+
+def test_a_word_of_a_gpus_state_cut_in_its_middle_is_none(tmp_path):
+    gpus = "".join(
+        f"GPU 00000000:{i}8:00.0\n    Product Name : NVIDIA H100 80GB HBM3\n    Fabric\n"
+        "        State : Completed\n        Status : Success\n"
+        for i in (1, 2, 3)
+    )
+    text = f"Attached GPUs : 3\n{gpus}".rstrip()
+    for end in range(text.rindex("State"), len(text) + 1):
+        report, _ = posted(tmp_path, text[:end])
+        assert report.findings == (), text[:end]
+    report, _ = posted(tmp_path, text.replace("Completed\n        Status : Success", "In Progress", 1))
+    assert [f.rule for f in report.findings] == ["NVL005"]

@@ -190,9 +190,9 @@ def _bare_with_their_like(
             fewer = sum((key[0] or _named_as(n.id)) == family for n in base[key]) < len(theirs)
             if unplaced or fewer or all(reached([n]) for n in theirs):
                 target = max(like, key=lambda k: len(known[k]))
-            elif len(sides) == 1:
-                target = sides[0]
-        elif sides and (len(sides) == 1 or reached([nic])):
+            elif len(sides) == 1 or (sides and sides == like):
+                target = max(sides, key=lambda k: len(known[k]))
+        elif sides and (len(sides) == 1 or reached([nic]) or sides == like):
             target = max(sides, key=lambda k: (reached(known[k]), max(n.rate_gbit_per_s or 0.0 for n in known[k])))
         joined.setdefault(target, []).append(nic)
     return joined

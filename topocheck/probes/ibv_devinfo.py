@@ -65,6 +65,7 @@ _PORT: dict[str, Field] = {
     "port_lid": ("lid", rdma.number),
     "link_layer": ("link_layer", rdma.layer),
 }
+_CUT_SHORT = ("vendor_part_id", "max_mtu", "active_mtu", "active_width", "active_speed")  # half a number is another
 
 
 def sniff(text: str) -> bool:
@@ -79,9 +80,10 @@ def parse(text: str) -> Iterable[Fact]:
     port: rdma.PortDraft | None = None
     unnumbered = rdma.UnnumberedPorts()
     lanes: int | None = None
+    end = text.count("\n") + 1  # the number of a last line without its end, which may be cut in its middle
     for line in lines(text):
         key, _, rest = line.text.partition(":")
-        value = rest.strip()
+        value = "" if line.number == end and key in _CUT_SHORT else rest.strip()
         if key == "hca_id" and value:
             device = devices.named(value, line.evidence(INPUT))
             port, lanes, unnumbered = None, None, rdma.UnnumberedPorts()

@@ -48,6 +48,7 @@ _LOOKS = re.compile(rf"^[ \t]*Attached GPUs[ \t]*:|^[ \t]*GPU {_BDF}[ \t]*\r?$",
 _HEADING = re.compile(rf"GPU ({_BDF})")
 _ID = re.compile(r"\bnvidia-smi\b.{0,80}?\s(?:-i|--id)[ =]?(\d{1,3})(?!\S)")
 _KEY = re.compile(r"([^:]{1,80}?)[ \t]*:(?:[ \t]+(.*)|$)")
+_WORDS = ("Completed", "In Progress", "Not Supported", "Success", "N/A", "Enabled", "Disabled", "Active", "Not Active")
 
 
 @dataclass
@@ -112,9 +113,19 @@ def parse(text: str) -> Iterable[Fact]:
             read_at_s = time_s(pair[2] or "")
         elif logs[-1].gpus and not logs[-1].gpus[-1].has_end_of(line):
             _take(logs[-1].gpus[-1], line, sections, pair[1], pair[2] or "")
+    _drop_torn_value([gpu for log in logs for gpu in log.gpus], text.count("\n") + 1)
     facts += [fact for log in logs for fact in _states(log)]
     facts += errors(text, INPUT)
     return facts or [Gap(INPUT, "no GPU in it")]
+
+
+def _drop_torn_value(gpus: list[_Gpu], end: int) -> None:
+    """The value of a last line without its end, where it is the beginning of a word, or of another GPU's value."""
+    if gpus and gpus[-1].values and gpus[-1].values[-1].line.line == end:
+        *_, last = gpus[-1].values
+        others = {value.text for gpu in gpus for value in gpu.values if value.path == last.path and value is not last}
+        if any(word != last.text and word.startswith(last.text) for word in (*_WORDS, *others)):
+            gpus[-1].values.pop()
 
 
 def _take(gpu: _Gpu, line: Line, sections: list[tuple[int, str]], key: str, value: str) -> None:
