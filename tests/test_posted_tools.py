@@ -300,3 +300,25 @@ def test_lanes_of_a_gpu_against_those_of_its_model(tmp_path: Path, narrow: int, 
     found = looked(tmp_path, lspci="".join(gpus)).findings
     assert [f.rule for f in found if f.severity == "warning"] == said
     assert all("x8 now and can x16" in f.message for f in found)
+
+
+def excerpt(section: str, *values: str) -> str:
+    return "".join((f"    {section}\n", *(f"        {value}\n" for value in values), "--\n"))
+
+
+def test_sections_that_grep_left_of_a_query(tmp_path: Path) -> None:
+    # `grep -A` leaves no line that says whose section it is: they come in the order of the GPUs, or -i says it
+    memory = [
+        excerpt("Remapped Rows", "Correctable Error : 0", f"Remapping Failure Occurred : {x}") for x in ("No", "Yes")
+    ]
+    fabric = [excerpt("Fabric", "State : Completed", f"Status : {x}") for x in ("Success", "Insufficient Resources")]
+    by_order = "$ nvidia-smi -q | grep -A 4 Remapped\n" + "".join(memory)
+    by_number = (
+        "$ nvidia-smi -q -i 3 | grep -A 2 Fabric\n"
+        + fabric[1]
+        + "$ nvidia-smi -q -i 0 | grep -A 2 Fabric\n"
+        + fabric[0]
+    )
+    by_address = "$ nvidia-smi -q -i 0000:1b:00.0 | grep -A 2 Fabric\n" + fabric[1]
+    found = looked(tmp_path, post=by_order + by_number + by_address).findings
+    assert {(f.rule, *f.subjects) for f in found} == {("GPU005", "gpu1"), ("NVL005", "gpu3")}

@@ -30,11 +30,12 @@ GPU 00000000:1B:00.0
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from topocheck.facts import Evidence, Fact, Gap, GpuState, Host
-from topocheck.probes.lines import Line, lines, sniffed
+from topocheck.probes.lines import Line, is_prompt, lines, sniffed
 from topocheck.probes.smi_errors import errors
 from topocheck.probes.smi_gpu import MAX_GPUS, SECTION_OF_KEY, Value, state, time_s
 
@@ -44,7 +45,9 @@ PATHS = ()
 NAME = r"nvidia[-_]?smi[\W_]*q(?:uery)?(?![a-z])(?!-[a-z])(?!.*(?:-x(?![a-z])|xml))"
 
 _BDF = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
-_LOOKS = re.compile(rf"^[ \t]*Attached GPUs[ \t]*:|^[ \t]*GPU {_BDF}[ \t]*\r?$", re.MULTILINE)
+_EXCERPTS = {"Fabric": "State", "Remapped Rows": "Correctable Error", "GPU Link Info": "PCIe Generation"}
+_EXCERPT = "|".join(rf"{name}[ \t]*\r?\n[ \t]*{first}\b" for name, first in _EXCERPTS.items())
+_LOOKS = re.compile(rf"^[ \t]*(?:Attached GPUs[ \t]*:|GPU {_BDF}[ \t]*\r?$|{_EXCERPT})", re.MULTILINE)
 _HEADING = re.compile(rf"GPU ({_BDF})")
 _ID = re.compile(r"\bnvidia-smi\b.{0,80}?\s(?:-i|--id)[ =]?(\d{1,3})(?!\S)")
 _KEY = re.compile(r"([^:]{1,80}?)[ \t]*:(?:[ \t]+(.*)|$)")
@@ -79,7 +82,7 @@ class _Log:
 
 
 def sniff(text: str) -> bool:
-    """Whether the text holds the heading of the list or of a GPU in it."""
+    """Whether the text holds the heading of the list or of a GPU in it, or a section that `grep -A` left of it."""
     return sniffed(_LOOKS, text)
 
 
@@ -115,6 +118,7 @@ def parse(text: str) -> Iterable[Fact]:
             _take(logs[-1].gpus[-1], line, sections, pair[1], pair[2] or "")
     _drop_torn_value([gpu for log in logs for gpu in log.gpus], text.count("\n") + 1)
     facts += [fact for log in logs for fact in _states(log)]
+    facts += _excerpts(text, any(log.gpus for log in logs))
     facts += errors(text, INPUT)
     return facts or [Gap(INPUT, "no GPU in it")]
 
@@ -151,6 +155,37 @@ def _states(log: _Log) -> Iterator[GpuState]:
     for position, gpu in enumerate(log.gpus):
         found = state(INPUT, log.asked if alone else position, gpu.bdf, _evidence(gpu.line), gpu.values)
         yield replace(found, read_at_s=log.read_at_s)
+
+
+def _excerpts(text: str, has_headings: bool) -> Iterator[GpuState]:
+    """Of each GPU in order what `nvidia-smi -q | grep -A 2 Fabric` shows, or of the one that -i asks for."""
+    if has_headings or not re.search(_EXCERPT, text):
+        return
+    gpus: dict[int, _Gpu] = {}
+    times: Counter[str] = Counter()
+    sections: list[tuple[int, str]] = []
+    asked: int | None = None
+    gpu: _Gpu | None = None  # whose section it is
+    for line in lines(text):
+        pair = _KEY.match(line.text)
+        if is_prompt(line.text):
+            command = _ID.search(line.text)
+            by_address = MAX_GPUS if re.search(r" (?:-i|--id)\b", line.text) else None  # whose number is not known
+            times, gpu, asked = Counter(), None, int(command[1]) if command else by_address
+        elif line.text in _EXCERPTS:
+            number = times[line.text] if asked is None else asked
+            gpu = gpus.setdefault(number, _Gpu("", line)) if number < MAX_GPUS else None
+            times[line.text] += 1
+            sections = [(line.indent, line.text)]
+        elif gpu and (line.indent <= sections[0][0] or not line.text[:1].isalpha()):
+            gpu = None
+        elif gpu and pair:
+            _take(gpu, line, sections, pair[1], pair[2] or "")
+        elif gpu:
+            sections = [s for s in sections if s[0] < line.indent] + [(line.indent, line.text)]
+    for number, found in gpus.items():
+        if found.values:
+            yield state(INPUT, number, "", _evidence(found.line), found.values)
 
 
 def _evidence(line: Line) -> Evidence:
