@@ -235,6 +235,7 @@ RELOAD = LOAD.replace("19.0", "90.0")
         (LOAD + "[  19.500000] nvidia 0000:2a:00.0: vgaarb: VGA decodes changed\n", None),
         (LOAD + LOST, "fallen off the bus"),
         (LOST.replace("0000:2a:00.0: GPU", "at 0000:2a:00.0"), "fallen off the bus"),
+        (LOST.replace("0000:2a:00.0: GPU", "at PCI:0000:2a:00.0"), "fallen off the bus"),
         (LOAD + LOST + RELOAD, None),
         (INIT[14:], "RmInitAdapter failed"),
         (f"3,1042,8462102,-;{INIT[14:]}", "RmInitAdapter failed"),
@@ -340,3 +341,16 @@ def test_the_distances_of_numactl_without_its_nodes_and_of_the_larger_of_two_tab
         facts = [fact for fact in numactl.parse(text) if isinstance(fact, NumaNode)]
         assert next(fact.distances for fact in facts) == ((0, 10), (1, 15), (2, 17)) and len(facts) == 3
     assert posted(tmp_path, "".join(f"> {line}\n" for line in large.splitlines())).recognised
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [
+        ("GM108M [GeForce 940MX]", "warning"),
+        ("AD107M [GeForce RTX 4060 Max-Q / Mobile]", "warning"),
+        ("GM204", "error"),
+    ],
+)
+def test_a_laptop_powers_its_gpu_off(tmp_path: Path, name: str, severity: str) -> None:
+    report = posted(tmp_path, f"01:00.0 3D controller: NVIDIA Corporation {name} (rev ff)\n")
+    assert [(f.severity, f.subjects) for f in report.findings if f.rule == "GPU001"] == [(severity, ("gpu0",))]

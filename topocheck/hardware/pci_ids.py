@@ -74,6 +74,7 @@ _GPU_NAME = re.compile(
     r"|\b(?:GV|GP|GM|GK|TU|GA|AD|GH|GB)[0-9]{3}[A-Z]*\b"
     r"|^(?:nVidia|NVIDIA) Corporation (?:GeForce|Quadro|Tesla) "
 )
+_LAPTOP_GPU = re.compile(r"\b(?:G|TU|AD)[A-Z0-9]{2,4}M\b|\bMobile\b|\bMax-Q\b|\bGeForce Go\b")
 _MELLANOX_NIC_NAME = re.compile(
     r"ConnectX|Connect-IB|InfiniHost|integrated .*network controller|MT2[78][0-9]{3} Family"
 )
@@ -106,6 +107,11 @@ def is_gpu(pci: PciFunction) -> bool:
     name = pci.name or ""
     named = bool(_GPU_NAME.search(name)) and not _NOT_A_GPU.search(name)
     return named or model_of_id(f"{NVIDIA}:{pci.device_id}") is not None
+
+
+def is_laptop_gpu(pci: PciFunction) -> bool:
+    """Whether its name is that of a laptop's chip, which is powered off while nothing uses it ("GM108M")."""
+    return is_gpu(pci) and bool(_LAPTOP_GPU.search(pci.name or ""))
 
 
 def is_nvswitch(pci: PciFunction) -> bool:

@@ -8,7 +8,8 @@ Usual cause: the GPU fell off the bus (Xid 79), a power or cable fault, a failed
 Repair: drain the node, reset the GPU or power-cycle; if it comes back lost, replace it.
 
 Silent when: only fewer GPUs are in nvidia-smi than in lspci without such a sign (a container or a device cgroup was
-given a part: info); vfio-bound, display and NVSwitch functions; a tool that timed out is a gap.
+given a part: info); vfio-bound, display and NVSwitch functions; a tool that timed out is a gap. A laptop's GPU that
+reads all ones is a warning.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from topocheck.as_built import gpus_short
 from topocheck.facts import Evidence, GpuState, PciFunction
 from topocheck.finding import Answer, Finding, NotApplicable, Skip
 from topocheck.graph import Topology
-from topocheck.hardware.pci_ids import is_gpu
+from topocheck.hardware.pci_ids import is_gpu, is_laptop_gpu
 from topocheck.hardware.platforms import Platform
 from topocheck.missing import Gone, gone_gpus
 
@@ -44,7 +45,8 @@ def check(node: Topology) -> Iterator[Answer]:
         yield _finding(subject, f"the driver calls it lost ({state.lost})", state, dead.pop(state.bdf or "", None))
     for bdf, function in dead.items():
         subject = node.by_id[bdf].id if bdf in node.by_id else bdf
-        yield _finding(subject, "its config space reads all ones (rev ff)", None, function)
+        found = _finding(subject, "its config space reads all ones (rev ff)", None, function)
+        yield _perhaps_off(found, subject) if is_laptop_gpu(function) else found
     gone = {s.bdf for s in lost.values()} | {f.bdf for f in on_bus if f.dead}
     if missing := gone_gpus(node):
         yield _gone_finding(node, missing)
@@ -64,6 +66,11 @@ def _finding(subject: str, what: str, state: GpuState | None, function: PciFunct
     header = function.lines.get("header") if function else None
     found = _absent((subject,), f"{subject} is gone: {what}; a job on it fails", line, header)
     return replace(found, repair="Drain the node and reset the GPU or power-cycle; if it is lost again, replace it")
+
+
+def _perhaps_off(found: Finding, subject: str) -> Finding:
+    said = f"{subject} does not answer (rev ff): a laptop powers its GPU off so while nothing uses it, or it is gone"
+    return replace(found, severity="warning", message=said, repair="Run nvidia-smi, then lspci again", effect="risks")
 
 
 def _gone_finding(node: Topology, gone: Gone) -> Finding:
