@@ -322,3 +322,19 @@ def test_sections_that_grep_left_of_a_query(tmp_path: Path) -> None:
     by_address = "$ nvidia-smi -q -i 0000:1b:00.0 | grep -A 2 Fabric\n" + fabric[1]
     found = looked(tmp_path, post=by_order + by_number + by_address).findings
     assert {(f.rule, *f.subjects) for f in found} == {("GPU005", "gpu1"), ("NVL005", "gpu3")}
+
+
+TWO_LINES = """|   {i}  {name:<26} On  | 00000000:{i}7:00.0 Off |                    0 |
+| N/A   38C    P0              62W / {cap}W |      4MiB / 81559MiB |      0%      Default |
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("NVIDIA H100 80GB HBM3", ["GPU002"]), ("NVIDIA GeForce RTX 3090", []), ("NVIDIA A100-SXM...", [])],
+)
+def test_a_lower_power_limit_in_the_table(tmp_path: Path, name: str, said: list[str]) -> None:
+    # makers of GeForce boards set other limits; a name that the table cut may be that of two models
+    rows = (TWO_LINES.format(i=i, name=name, cap=350 if i == 2 else 700) for i in range(4))
+    found = looked(tmp_path, nvidia_smi="".join(rows)).findings
+    assert [f.rule for f in found if f.severity == "warning"] == said

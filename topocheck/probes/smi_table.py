@@ -35,6 +35,10 @@ _DRIVER = re.compile(r"\| NVIDIA-SMI \d\S*.*?(?:Driver|KMD) Version: (\d[\d.]*)"
 _FIRST = re.compile(r" *(\d{1,3})  ?(\S.*?) +(?:On|Off|N/A|ERR!) *")
 _MEMORY = re.compile(r" *\d+ ?MiB +/ +(\d{1,9}) ?MiB *")
 _PSTATE = re.compile(r"(?<!\S)P\d{1,2}(?!\S)")
+_CAP = re.compile(r"/ +(\d{1,5})W *$")
+_LIMIT_OF_ITS_MODEL = re.compile(
+    r"(?!.*\bGeForce\b).*[^.]"
+)  # GeForce: each board's maker sets another; a cut name is many
 
 
 def sniff(text: str) -> bool:
@@ -93,6 +97,8 @@ def _more(gpu: GpuState, cells: list[str], evidence: Evidence) -> GpuState:
     """The line with performance state and memory, or that with the MIG mode."""
     if memory := _MEMORY.fullmatch(cells[2]):
         gpu = replace(gpu, memory_bytes=int(memory[1]) * MIB, lines={**gpu.lines, "memory_bytes": evidence})
+    if (cap := _CAP.search(cells[1])) and _LIMIT_OF_ITS_MODEL.fullmatch(gpu.model or ""):
+        gpu = replace(gpu, power_limit_w=float(cap[1]), lines={**gpu.lines, "power_limit_w": evidence})
     if pstate := _PSTATE.search(cells[1]):
         return replace(gpu, pstate=pstate[0], lines={**gpu.lines, "pstate": evidence})
     if cells[1].count("ERR!") > 1:  # one alone is a sensor: a fan, a power draw
