@@ -212,7 +212,7 @@ def _down_with_their_like(base: dict[tuple[object, ...], list[Device]]) -> dict[
         if key[2] is not None:
             continue
         like = [k for k in joined if (k[:2], k[3:]) == (key[:2], key[3:])] or [
-            k for k in joined if k[:2] == key[:2] and key[0] is not None and k[2] is not None
+            k for k in joined if k[0] == key[0] is not None and key[1] in (k[1], None) and k[2] is not None
         ]
         for nic in group:
             set_to = {p.link_layer for p in nic.ports}

@@ -65,7 +65,8 @@ _PORT: dict[str, Field] = {
     "port_lid": ("lid", rdma.number),
     "link_layer": ("link_layer", rdma.layer),
 }
-_CUT_SHORT = ("vendor_part_id", "max_mtu", "active_mtu", "active_width", "active_speed")  # half a number is another
+# of which a half is another
+_CUT_SHORT = ("vendor_part_id", "board_id", "max_mtu", "active_mtu", "active_width", "active_speed")
 
 
 def sniff(text: str) -> bool:
