@@ -106,3 +106,10 @@ def test_a_json_document_with_some_text_of_several_lines_stays_one(tmp_path: Pat
     report = looked(tmp_path, lldpctl__f_json=json.dumps(document))
     assert report.recognised
     assert report.gaps == ()
+
+
+def test_cudas_name_of_a_mig_device_says_that_its_gpu_is_in_mig_mode(tmp_path: Path) -> None:
+    head = "GPU 0,1: NVIDIA H100 80GB HBM3 MIG 7g.80gb\nGPU 0,1 Compute Capability: 9.0\nNVIDIA Topology:\n"
+    report = looked(tmp_path, posted=head + seen(2, 0, lambda a, b: "SYS"))
+    assert [(d.model, d.mig) for d in report.devices] == [("NVIDIA H100 80GB HBM3", True)] * 2
+    assert loud(report) == []

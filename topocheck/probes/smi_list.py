@@ -34,6 +34,7 @@ _GPU = re.compile(
     rf"{_AHEAD}GPU ({_GPUS}): (?={_MAKES}|.*\(UUID: )(.{{1,120}}?)(?: \(UUID:(?: (GPU-[0-9a-fA-F-]{{4,60}})\)|.*))?"
 )
 _MIG = re.compile(r"MIG \d+(?:c\.\d+)?g\.\S+ +Device +\d+:")
+_MIG_NAME = re.compile(r"(.{1,100}) MIG \d+(?:c\.\d+)?g\.\S+")  # CUDA's of a MIG device
 _OF_NVLINK = re.compile(r"Link \d|NVML:|Device does not")
 # Not a heading of `nvidia-smi nvlink`, which spells it the same.
 _LOOKS = re.compile(
@@ -76,7 +77,8 @@ def parse(text: str) -> Iterable[Fact]:
 
 def _states(match: re.Match[str], line: Line) -> list[GpuState]:
     evidence = Evidence(INPUT, line.number, line.text)
-    model = word(match[2].strip())
+    of_mig = _MIG_NAME.fullmatch(match[2].strip())
+    model = word(of_mig[1] if of_mig else match[2].strip())
     return [
         GpuState(
             INPUT,
@@ -84,7 +86,8 @@ def _states(match: re.Match[str], line: Line) -> list[GpuState]:
             uuid=match[3],
             model=model,
             vgpu=vgpu_profile(model),
-            lines={"model": evidence, "uuid": evidence},
+            mig=True if of_mig else None,
+            lines={"model": evidence, "uuid": evidence, **({"mig": evidence} if of_mig else {})},
         )
         for index in match[1].split(",")
     ]
