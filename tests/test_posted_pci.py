@@ -354,3 +354,13 @@ def test_the_distances_of_numactl_without_its_nodes_and_of_the_larger_of_two_tab
 def test_a_laptop_powers_its_gpu_off(tmp_path: Path, name: str, severity: str) -> None:
     report = posted(tmp_path, f"01:00.0 3D controller: NVIDIA Corporation {name} (rev ff)\n")
     assert [(f.severity, f.subjects) for f in report.findings if f.rule == "GPU001"] == [(severity, ("gpu0",))]
+
+
+def test_a_tree_in_a_comment(tmp_path: Path) -> None:
+    tree = (
+        "# -[0000:00]-+-00.0  Advanced Micro Devices, Inc. [AMD] Family 16h Processor Root Complex\n"
+        "#            +-01.0-[01]----00.0  NVIDIA Corporation GA102 [GeForce RTX 3090]\n"
+        "#            \\-02.0-[02]----00.0  NVIDIA Corporation GA102 [GeForce RTX 3090]\n# lspci -k\n"
+    )
+    for text in (tree, "    " + tree.replace("\n", "\n    ")):
+        assert [device.bdf for device in posted(tmp_path, text).devices] == ["0000:01:00.0", "0000:02:00.0"]

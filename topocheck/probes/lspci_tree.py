@@ -26,8 +26,8 @@ PATHS: tuple[str, ...] = ()
 NAME = r"(?:sudo_)?lspci(?:_-[a-zA-Z]+)*_-[a-zA-Z]*t[a-zA-Z]*(?:_-[a-zA-Z]+)*(?:[._](?:txt|log|out))?$"
 
 _MAX_LINE = 4096
-_ROOT_LINE = re.compile(r"\n[ \t>|\u00a0]{0,80}(?:-\+-|[-+\\]-|-)\[(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}\]-")
-_QUOTE = re.compile(r"(?:> ?)+")
+_ROOT_LINE = re.compile(r"\n[ \t>|#\u00a0]{0,80}(?:-\+-|[-+\\]-|-)\[(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}\]-")
+_QUOTE = re.compile(r"(?:> ?)+|[ \t]{0,20}# (?=[ \t|]*(?:-\+-|[+\\]-|-\[))")  # a comment too, but no prompt
 _START = re.compile(r"([ \t|]*)(-\+-|[+\\]-|-(?=\[))")
 _ROOT = re.compile(r"\[(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2})\]-*(\+-)?")
 _DEVICE = re.compile(r"([01][0-9a-fA-F]\.[0-7])(?![0-9a-zA-Z])")
