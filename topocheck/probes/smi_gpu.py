@@ -177,6 +177,7 @@ _FIELDS = (
     _Field("ecc", ("ECC Mode", "Current"), ("ecc_mode", "current_ecc"), _switch),
     _Field("ecc", ("Ecc Mode", "Current"), ("ecc_mode", "current_ecc"), _switch),
     _Field("remap_pending", ("Retired Pages", "Pending Page Blacklist"), ("retired_pages", "pending_blacklist"), _yes),
+    _Field("remap_pending", ("Retired Pages", "Pending"), ("retired_pages", "pending_retirement"), _yes),
     _Field("remap_pending", ("Remapped Rows", "Pending"), ("remapped_rows", "remapped_row_pending"), _yes),
     _Field("remap_failed", ("Remapped Rows", "Remapping Failure Occurred"), ("remapped_rows", "remapped_row_failure"),
            _yes),
