@@ -320,6 +320,35 @@ def test_a_tree_of_several_host_bridges_is_not_hidden(tmp_path: Path) -> None:
     assert len(report.devices) == 6 and found(report, "VIRT001") == set()
 
 
+MISMATCH = "[  30.000000] NVRM: API mismatch: the client has the version 535.104.05, but\n"
+TAKEN = "[  30.000000] NVRM: The NVIDIA probe routine was not called for 1 device(s).\n"
+PASSED = "[  29.900000] NVRM: GPU 0000:2a:00.0 is already bound to vfio-pci.\n"
+SEEN = "\nGPU 0: NVIDIA GeForce RTX 3090 (UUID: GPU-0a1b2c3d-0000-1111-2222-333344445555)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (LOAD + MISMATCH, "its libraries are of another version"),
+        (LOAD + MISMATCH + RELOAD, None),
+        (LOAD + MISMATCH + SEEN, None),
+        (TAKEN, "another driver has it"),
+        (PASSED + TAKEN, None),
+        (TAKEN + SEEN, None),
+    ],
+)
+def test_a_driver_that_cannot_use_some_gpu_the_log_names_not(tmp_path: Path, text: str, words: str | None) -> None:
+    findings = [f for f in posted(tmp_path, text).findings if f.rule == "GPU003"]
+    assert [(f.severity, f.subjects) for f in findings] == ([("warning", ())] if words else [])
+    assert all(f"({words})" in f.message for f in findings)
+
+
+def test_which_driver_has_a_gpu_is_told_once(tmp_path: Path) -> None:
+    text = f"{CARD}\tKernel driver in use: nouveau\n\n2b:00.0 USB controller: AMD USB\n\n{TAKEN}"
+    [finding] = [f for f in posted(tmp_path, text).findings if f.rule == "GPU003"]
+    assert "bound to nouveau" in finding.message
+
+
 def test_the_log_names_the_gpu_that_nvidia_smi_does_not_find(tmp_path: Path) -> None:
     [finding] = [
         f for f in posted(tmp_path, f'nvidia-smi says "No devices were found"\n\n{INIT}').findings if f.rule == "GPU003"

@@ -372,8 +372,9 @@ class BandwidthLimit:
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """A line of the kernel log of another kind: "xid" (number), "aer", "iommu-fault", "driver-load", "no-bar"; of a GPU
-    that the driver cannot use "gpu-lost", "gpu-off-bus", "gpu-no-bar", "gpu-probe-failed" and "gpu-init-failed"."""
+    """A line of the kernel log of another kind: "xid" (number), "aer", "iommu-fault", "driver-load", "no-bar",
+    "gpu-passed-through"; of a GPU that the driver cannot use "driver-mismatch", "gpu-taken", "gpu-lost", "gpu-off-bus",
+    "gpu-no-bar", "gpu-probe-failed" and "gpu-init-failed"."""
 
     kind: str
     bdf: str | None

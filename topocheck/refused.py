@@ -14,6 +14,8 @@ _IN_WORDS = {
     "gpu-no-bar": "a memory BAR has no address",
     "no-bar": "a memory BAR has no address",
     "gpu-probe-failed": "its probe failed",
+    "driver-mismatch": "its libraries are of another version",
+    "gpu-taken": "another driver has it",
     "gpu-lost": "fallen off the bus",
     "gpu-off-bus": "fallen off the bus",
 }
@@ -47,7 +49,13 @@ def _stands(node: Topology, event: LogEvent) -> bool:
     said = function is not None and (function.dead or function.bars_unassigned or "vfio" in (function.driver or ""))
     if event.kind.endswith("no-bar"):  # of any function, and a driver that is bound had its BARs in the end
         works = works or _no_gpu_without_bars(event, function)
-    old = event.kind in ("gpu-init-failed", "gpu-lost") and (event.line.line or 0) < node.driver_load_line
+    if event.kind == "gpu-taken":  # what has it a PCI listing says better
+        works = works or any(is_gpu(f) and f.driver for f in node.functions.values())
+        works = works or any(e.kind == "gpu-passed-through" for e in node.events)
+    old = (
+        event.kind in ("gpu-init-failed", "gpu-lost", "driver-mismatch")
+        and (event.line.line or 0) < node.driver_load_line
+    )
     return not (works or said or old)
 
 

@@ -244,6 +244,18 @@ def _named(line: Line) -> Iterator[Fact]:
         yield _event("gpu-off-bus" if _OFF_BUS in line.text else _NAMED, line, match[1])
 
 
+def _mismatch(line: Line) -> Iterator[Fact]:
+    yield _event("driver-mismatch", line, None)
+
+
+def _taken(line: Line) -> Iterator[Fact]:
+    yield _event("gpu-taken", line, None)
+
+
+def _passed(line: Line) -> Iterator[Fact]:
+    yield _event("gpu-passed-through", line, None)
+
+
 def _lost(line: Line) -> Iterator[Fact]:
     if match := _LOST.search(line.text):
         yield _event("gpu-lost", line, match[1])
@@ -317,6 +329,9 @@ _READERS: dict[str, Callable[[Line], Iterator[Fact]]] = {
     "NVRM: The NVIDIA GPU ": _named,
     _OFF_BUS: _off_bus,
     "has fallen off the bus": _lost,
+    "NVRM: API mismatch: ": _mismatch,
+    "NVRM: The NVIDIA probe routine was not called": _taken,
+    "is already bound to vfio-pci": _passed,
     "NVRM: loading NVIDIA UNIX": _driver,
     "NVIDIA GPU driver interface version": _fabric_manager,
     "Hypervisor detected:": _hypervisor,
