@@ -320,8 +320,10 @@ def test_sections_that_grep_left_of_a_query(tmp_path: Path) -> None:
         + fabric[0]
     )
     by_address = "$ nvidia-smi -q -i 0000:1b:00.0 | grep -A 2 Fabric\n" + fabric[1]
-    found = looked(tmp_path, post=by_order + by_number + by_address).findings
-    assert {(f.rule, *f.subjects) for f in found} == {("GPU005", "gpu1"), ("NVL005", "gpu3")}
+    errors = [excerpt("ECC Errors", "Volatile", f"    DRAM Uncorrectable : {n}", "Aggregate") for n in (0, 0, 2)]
+    counted = "$ nvidia-smi -q | grep -A 3 'ECC Errors'\n" + "".join(errors)
+    found = looked(tmp_path, post=by_order + by_number + by_address + counted).findings
+    assert {(f.rule, *f.subjects) for f in found} == {("GPU005", "gpu1"), ("NVL005", "gpu3"), ("GPU005", "gpu2")}
 
 
 TWO_LINES = """|   {i}  {name:<26} On  | 00000000:{i}7:00.0 Off |                    0 |

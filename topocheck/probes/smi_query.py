@@ -45,7 +45,8 @@ PATHS = ()
 NAME = r"nvidia[-_]?smi[\W_]*q(?:uery)?(?![a-z])(?!-[a-z])(?!.*(?:-x(?![a-z])|xml))"
 
 _BDF = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
-_EXCERPTS = {"Fabric": "State", "Remapped Rows": "Correctable Error", "GPU Link Info": "PCIe Generation"}
+_EXCERPTS = {"Fabric": "State", "Remapped Rows": "Correctable Error", "GPU Link Info": "PCIe Generation",
+             "ECC Errors": "Volatile", "Retired Pages": "Single Bit ECC"}  # fmt: skip
 _EXCERPT = "|".join(rf"{name}[ \t]*\r?\n[ \t]*{first}\b" for name, first in _EXCERPTS.items())
 _LOOKS = re.compile(rf"^[ \t]*(?:Attached GPUs[ \t]*:|GPU {_BDF}[ \t]*\r?$|{_EXCERPT})", re.MULTILINE)
 _HEADING = re.compile(rf"GPU ({_BDF})")
