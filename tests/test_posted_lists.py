@@ -1,6 +1,10 @@
-"""Lists of RDMA devices that end in the middle of one."""
+"""Lists and listings that end in the middle, below others that are whole."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
 
 from topocheck.check import check
 
@@ -28,3 +32,42 @@ def test_a_device_whose_board_is_behind_the_end_is_of_the_main_board(tmp_path):
         assert len(node.gpus) == 4
         assert [f.rule for f in report.findings if f.severity != "info"] == [], listed[:end]
         assert {nic.id for nic in node.compute_nics} == {"mlx5_0", "mlx5_1", "mlx5_4", "mlx5_5"}
+
+
+def pasted(node, *outputs):
+    """What these commands printed on a node of the fixtures, one below the other."""
+    capture = Path(__file__).parent.parent / "fixtures" / "nodes" / node / "capture"
+    return "".join(f"$ {name.replace('_', ' ')}\n{(capture / name).read_text()}\n" for name in outputs)
+
+
+def faults(tmp_path, text):
+    (tmp_path / "post.txt").write_text(text)
+    return {f.rule for f in check(str(tmp_path / "post.txt")).report.findings if f.severity != "info"}
+
+
+@pytest.mark.parametrize("node", ["hgx-h100", "dgx-a100"])
+def test_the_cards_behind_the_end_of_a_list_of_rdma_devices_are_there(tmp_path, node):
+    """They were cards that no RDMA device stands for, and their GPUs had a NIC of the other socket."""
+    bus, listed = pasted(node, "lspci_-D_-nn_-vv"), pasted(node, "ibstat")
+    assert faults(tmp_path, bus + listed) == set()
+    for end in (len(listed) // 7, len(listed) // 3, len(listed) // 2, len(listed) * 3 // 4):
+        middle = listed.index("Number of ports", end) + 9
+        assert faults(tmp_path, bus + listed[:middle]) == set(), listed[:middle]
+    a_whole_list = listed[: listed.index("CA 'mlx5_3'")]
+    assert "NET005" in faults(tmp_path, bus + a_whole_list)
+
+
+@pytest.mark.parametrize(("node", "first"), [("hgx-h100", "nvidia-smi_-q_-x"), ("hgx-h100-roce", "ibstat")])
+def test_what_is_behind_the_end_of_a_listing_of_the_bus_is_there(tmp_path, node, first):
+    """nvidia-smi had named the GPUs, ibstat the NICs."""
+    said, bus = pasted(node, first), pasted(node, "lspci_-D_-nn_-vv")
+    whole = faults(tmp_path, said + bus)
+    for end in (len(bus) * 2 // 5, len(bus) // 2, bus.index("Status:", bus.index("cc:00.0 Infiniband"))):
+        assert faults(tmp_path, said + bus[:end]) <= whole, bus[end - 200 : end]
+
+
+def test_a_pair_whose_rows_are_behind_the_end_of_a_matrix_may_have_nvlink(tmp_path):
+    """The tree of the bus gave it a PCIe class."""
+    bus, matrix = pasted("dgx-a100", "lspci_-D_-nn_-vv"), pasted("dgx-a100", "nvidia-smi_topo_-m")
+    for row in ("GPU2", "GPU3", "GPU5"):
+        assert faults(tmp_path, bus + matrix[: matrix.index(f"\n{row}") + 40]) == set(), row

@@ -27,7 +27,7 @@ def gpus_short(node: Topology) -> int:
     platform = node.platform
     if platform is None or not node.whole_pci:
         return 0
-    on_bus = {f.bdf for f in node.functions.values() if is_gpu(f)}
+    on_bus = {f.bdf for f in node.functions.values() if is_gpu(f)} | {g.bdf for g in node.gpus if g.bdf}
     lost = {state.bdf or f"gpu{state.index}" for state in node.lost_gpus} - on_bus
     return max(0, platform.gpus - len(on_bus) - len(lost))
 
@@ -62,7 +62,11 @@ def silent_functions(node: Topology) -> list[PciFunction]:
 def unbound_functions(node: Topology) -> list[PciFunction]:
     """Functions of the compute NICs' part that no RDMA device names, where every RDMA device names its function."""
     named = [n for n in node.compute_nics if n.ports]
-    if not named or any(n.pci is None for n in named) or any("ascending order" in a for a in node.assumptions):
+    if (
+        not named
+        or any(n.pci is None for n in (*named, *node.nics) if n.ports)
+        or any("ascending order" in a for a in node.assumptions)
+    ):
         return []
     parts = {n.pci_id for n in named}
     taken = {n.bdf for n in node.nics}

@@ -32,8 +32,9 @@ class Uneven(NamedTuple):
 
 
 def links_of(node: Topology, a: Device, b: Device) -> int | None:
-    """The number of NVLinks the matrix prints for a pair, 0 for a PCIe class, None unknown."""
-    return _count(node.pair_class(a.id, b.id))
+    """The number of NVLinks the matrix prints for a pair, 0 for a PCIe class, None unknown: a row that is cut."""
+    printed = not node.has_matrix or {(a.id, b.id), (b.id, a.id)} & node.directed.keys()
+    return _count(node.pair_class(a.id, b.id)) if printed else None
 
 
 def _count(token: str | None) -> int | None:

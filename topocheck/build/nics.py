@@ -49,6 +49,11 @@ def nics_of(said: Said, functions: Mapping[str, PciFunction]) -> list[Device]:
         replace(_device(name, rdma, tied.get(name) or by_order.get(name)), tie_unsure=unsure and name in by_order)
         for name, rdma in named.items()
     ]
+    whole = {name for name, rdma in named.items() if rdma.ports and rdma.ports[-1].link_layer}  # a port's last line
+    if not columns and whole and whole < named.keys() and whole <= tied.keys() | by_order.keys():
+        devices = [d for d in devices if d.id in whole or d.bdf]
+        taken = {device.bdf for device in devices}
+        devices += [_device(f.bdf, None, f) for f in on_bus.values() if f.bdf not in taken]  # behind the list's end
     return sorted(devices, key=lambda d: natural(d.id))
 
 
