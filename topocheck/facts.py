@@ -372,9 +372,8 @@ class BandwidthLimit:
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """A line of the kernel log of another kind: "xid" (number), "aer", "iommu-fault", "driver-load", "no-bar",
-    "gpu-passed-through"; of a GPU that the driver cannot use "driver-mismatch", "gpu-taken", "gpu-lost", "gpu-off-bus",
-    "gpu-no-bar", "gpu-probe-failed" and "gpu-init-failed"."""
+    """Another line of the kernel log: "xid" (number), "aer", "iommu-fault", "driver-load", "no-bar", "gpu-passed-through";
+    of a GPU that the driver cannot use those that topocheck/refused.py puts in words."""
 
     kind: str
     bdf: str | None

@@ -50,6 +50,14 @@ _BROKEN_AER = re.compile(
     r"(PCIe Bus Error:|error (?:message )?received(?::| from)|[0-9a-f]\.[0-7]:(?=[ \t]*\n[> \t]{0,20}(?:AER|PCIe Bus)))"
     r"[ \t]*\n[> \t]{0,20}([0-9a-fsAP][^\n]{0,200})"
 )
+_BROKEN_NVRM = re.compile(
+    r"(NVRM:(?: Xid(?: \([\w:.]{7,24}\):)?| GPU(?: (?:at )?(?:PCI:)?[\da-f:]{7,16}(?:\.\d)?:?)?)?"
+    r"(?: (?:GPU(?: has(?: fallen(?: off(?: the)?)?)?)?|RmInitAdapter))?)"
+    r"[ \t]*\n[> \t]{0,20}(?!NVRM)([^\n\[>][^\n]{0,200})"
+)
+_BROKEN_BAR = re.compile(
+    r"(: BAR \d\b[^\n]{0,70}?)[ \t]*\n[> \t]{0,20}((?![^\n]{0,80}: BAR)[^\n]{0,60}\bassign(?:ed)?\b[^\n]{0,80})"
+)
 _BROKEN_IN_CHARS = 1 << 20  # of a pasted text
 _END_CHARS = 8192  # of a log, where its last lines are
 _FABRIC_MANAGER = re.compile(
@@ -158,9 +166,11 @@ def _with_kind(fact: Fact, kind: dict[str, Any]) -> Fact:
 
 
 def _mended(text: str) -> str:
-    """The text with each broken line about bandwidth or an error whole; its lines stay as many."""
+    """The text with each broken line about bandwidth, an error or a GPU whole; its lines stay as many."""
     text = _BROKEN.sub(lambda match: _joined(match[0]) + "\n" * match[0].count("\n"), text)
-    return _BROKEN_AER.sub(r"\1 \2\n", text) if "AER" in text else text
+    text = _BROKEN_AER.sub(r"\1 \2\n", text) if "AER" in text else text
+    text = _BROKEN_NVRM.sub(r"\1 \2\n", text) if "NVRM:" in text else text
+    return _BROKEN_BAR.sub(r"\1 \2\n", text) if "assign" in text else text
 
 
 def _joined(broken: str) -> str:

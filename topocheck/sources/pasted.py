@@ -36,6 +36,7 @@ _TYPOGRAPHY = {  # what editors and chats make of blanks and dashes
     **dict.fromkeys("\u2018\u2019", "'"),
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"),
 }  # fmt: skip
+_SOFT_BREAK = re.compile(r"^[^\n]{60,75}=$", re.MULTILINE)  # what is left of it says that the text is as it was sent
 _QUOTED_PRINTABLE = re.compile(r"^Content-Transfer-Encoding: quoted-printable", re.IGNORECASE | re.MULTILINE)
 _GOES_ON = re.compile(r"^(?:[^\n]*=\n)+[^\n]*", re.MULTILINE)
 _ENCODED = re.compile(r"(?:=[0-9A-F]{2})+")
@@ -147,7 +148,7 @@ def _from_json(text: str) -> str:
 
 def _from_mail(text: str) -> str:
     """A mail's text without its transfer encoding: "=3D" is "=", and a line that ends in "=" goes on in the next."""
-    if not _QUOTED_PRINTABLE.search(text, 0, HEAD_CHARS) or "=3D" not in text:
+    if not _QUOTED_PRINTABLE.search(text, 0, HEAD_CHARS) or ("=3D" not in text and not _SOFT_BREAK.search(text)):
         return text
     text = _GOES_ON.sub(lambda match: match[0].replace("=\n", "") + "\n" * match[0].count("=\n"), text)
     return _ENCODED.sub(lambda match: bytes.fromhex(match[0].replace("=", "")).decode(errors="replace"), text)
