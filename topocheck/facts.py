@@ -372,8 +372,8 @@ class BandwidthLimit:
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """Another line of the kernel log: "xid" (number), "aer", "iommu-fault", "driver-load", "no-bar", "gpu-passed-through";
-    of a GPU that the driver cannot use those that topocheck/refused.py puts in words."""
+    """Another line of the kernel log: "xid" (number), "aer", "iommu-fault", "driver-load", "no-bar" or, of a GPU that
+    the driver cannot use, what topocheck/refused.py puts in words; "gpu-passed-through"."""
 
     kind: str
     bdf: str | None
