@@ -71,3 +71,18 @@ def test_a_pair_whose_rows_are_behind_the_end_of_a_matrix_may_have_nvlink(tmp_pa
     bus, matrix = pasted("dgx-a100", "lspci_-D_-nn_-vv"), pasted("dgx-a100", "nvidia-smi_topo_-m")
     for row in ("GPU2", "GPU3", "GPU5"):
         assert faults(tmp_path, bus + matrix[: matrix.index(f"\n{row}") + 40]) == set(), row
+
+
+@pytest.mark.parametrize("other", ["nvidia-smi_nvlink_-R", "nvidia-smi_nvlink_-e"])
+def test_the_links_behind_the_end_of_a_list_are_not_down_where_another_list_names_them(tmp_path, other):
+    said, links = pasted("hgx-h100", other), pasted("hgx-h100", "nvidia-smi_nvlink_-s")
+    for end in range(150, 700, 90):
+        assert faults(tmp_path, said + links[:end]) == set(), links[:end]
+    down = links.replace("Link 3: 26.562 GB/s", "Link 3: <inactive>", 1)
+    assert faults(tmp_path, said + down) == {"NVL001"}
+
+
+def test_gpus_behind_the_end_of_a_listing_of_the_bus_are_no_equals_with_an_uplink_of_their_own(tmp_path):
+    said, bus = pasted("dgx-a100", "nvidia-smi_-q_-x"), pasted("dgx-a100", "lspci_-D_-nn_-vv")
+    for end in (46841, 52256, 67119):
+        assert faults(tmp_path, said + bus[:end]) == set()

@@ -140,7 +140,7 @@ def loss_range(gpu: Device, links: int, full: int) -> tuple[float, float]:
 
 def ends_early(gpu: Device) -> bool:
     """Whether nvidia-smi's list has the first links alone, all of them up: it prints the inactive ones too."""
-    ports = gpu.nvlinks or ()
+    ports = [p for p in gpu.nvlinks or () if p.active is not None]  # nvlink -R and -e name the others too
     by_smi = all(p.line is not None and p.line.input.startswith("nvidia-smi") for p in ports)
     return bool(ports) and by_smi and all(p.active for p in ports) and [p.link for p in ports] == [*range(len(ports))]
 

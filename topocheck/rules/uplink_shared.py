@@ -40,7 +40,7 @@ class Shared(NamedTuple):
 def check(node: Topology) -> Iterator[Answer]:
     """The tightest shared link above each GPU, by fair share against the GPU's own link."""
     gpus = [g for g in node.gpus if not (g.part and g.part.c2c)]
-    read = [g for g in gpus if len(node.path_up(g)) > 1 or (g.bdf and node.whole_pci)]
+    read = [g for g in gpus if len(node.path_up(g)) > 1 or (g.bdf in node.functions and node.whole_pci)]
     if len(gpus) < 2:
         yield NotApplicable("fewer than two GPUs on PCIe")
         return
@@ -48,7 +48,8 @@ def check(node: Topology) -> Iterator[Answer]:
         yield Skip(f"PCIe path read for {len(read)} of {len(gpus)} GPUs", partial=bool(read))
     crossing = _crossing(node, read)
     found = _shared(node, read, crossing)
-    sharers = {gpu.id: len(crossing[link.id]) for gpu in read if (link := _tightest(node, gpu, crossing))}
+    tightest = {gpu.id: _tightest(node, gpu, crossing) for gpu in read}
+    sharers = {gpu: len(crossing[link.id]) if link else 1 for gpu, link in tightest.items()}
     odd = [group for group in found if all(_unlike(node, gpu, sharers) for gpu in group.gpus)]
     for group in odd:
         yield _finding([group], "warning")
@@ -90,9 +91,9 @@ def _shared(node: Topology, gpus: list[Device], crossing: dict[str, list[Device]
 
 
 def _unlike(node: Topology, gpu: Device, sharers: dict[str, int]) -> bool:
-    """Whether its equals share with fewer."""
+    """Whether its equals share with fewer; those whose path was not read may share as well."""
     equals = equals_of(node, gpu)
-    return enough(sum(sharers.get(e.id, 1) < sharers[gpu.id] for e in equals), len(equals))
+    return enough(sum(e.id in sharers and sharers[e.id] < sharers[gpu.id] for e in equals), len(equals))
 
 
 def _finding(groups: list[Shared], severity: Severity) -> Finding:
