@@ -226,3 +226,10 @@ def test_a_tree_in_a_comment(tmp_path: Path) -> None:
     )
     for text in (tree, "    " + tree.replace("\n", "\n    ")):
         assert [device.bdf for device in posted(tmp_path, text).devices] == ["0000:01:00.0", "0000:02:00.0"]
+
+
+@pytest.mark.parametrize("cited", ["| ", ">| "])
+def test_lines_that_are_cited_with_a_bar(tmp_path: Path, cited: str) -> None:
+    text = f"3b:00.0 {GPU}\n\tKernel driver in use: nvidia\n{NARROW}"
+    report = posted(tmp_path, "".join(f"{cited}{line}\n" for line in text.splitlines()))
+    assert found(report, "PCI003") == {"gpu0"}

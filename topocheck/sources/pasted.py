@@ -59,7 +59,12 @@ _LOGGED = tuple(
 )
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]{0,20}[ \t]*$", re.MULTILINE)
 _BORDERS = tuple(
-    re.compile(layer, re.MULTILINE) for layer in (r"^[\u2502\u2503\u2551] ?", r"[ \t]*(?:\\|[\u2502\u2503\u2551])$")
+    re.compile(layer, re.MULTILINE)
+    for layer in (
+        r"^[\u2502\u2503\u2551] ?",
+        r"[ \t]*(?:\\|[\u2502\u2503\u2551])$",
+        r"^(?:>?\|(?: |$)(?![ |]*[+\\]-|[^\n]*\|[ \t]*$))",  # how some mails cite; no row of a table, no tree
+    )
 )
 # Of cat -n, its tab or the blanks of one, and of grep -n; the columns of lscpu -e begin with a number too, and lspci's
 # buses may be 01, 02, 03.
