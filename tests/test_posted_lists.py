@@ -53,6 +53,10 @@ def test_the_cards_behind_the_end_of_a_list_of_rdma_devices_are_there(tmp_path, 
     for end in (len(listed) // 7, len(listed) // 3, len(listed) // 2, len(listed) * 3 // 4):
         middle = listed.index("Number of ports", end) + 9
         assert faults(tmp_path, bus + listed[:middle]) == set(), listed[:middle]
+    with_ports = pasted(node, "ibv_devinfo_-v")
+    for word in ("state:", "port_cap_flags", "active_speed", "phys_state"):
+        end = with_ports.index(word, len(with_ports) // 2)
+        assert faults(tmp_path, bus + with_ports[:end]) == set(), with_ports[end - 200 : end]
     a_whole_list = listed[: listed.index("CA 'mlx5_3'")]
     assert "NET005" in faults(tmp_path, bus + a_whole_list)
 

@@ -25,6 +25,7 @@ _NUMBERED = re.compile(r"NIC\d+")
 _PATH_NAME = re.compile(r"(?:ib|roce|rdma|iw|opa)(?:P(\d+))?p(\d+)s(\d+)(?:f(\d+))?")
 # Interfaces of one card: enp27s0f0np0 and enp27s0f1np1, ens3f0 and ens3f1.
 SLOT_NAME = re.compile(r"((?:en|ib)(?:P\d{1,6})?(?:p\d{1,4})?s\d{1,6})(f\d)?(?:np\d{1,3}|d\d{1,3})?")
+_OF_A_PORT = ("state", "physical", "rate_gbit_per_s", "link_layer")
 
 
 def natural(name: str) -> tuple[object, ...]:
@@ -49,12 +50,25 @@ def nics_of(said: Said, functions: Mapping[str, PciFunction]) -> list[Device]:
         replace(_device(name, rdma, tied.get(name) or by_order.get(name)), tie_unsure=unsure and name in by_order)
         for name, rdma in named.items()
     ]
-    whole = {name for name, rdma in named.items() if rdma.ports and rdma.ports[-1].link_layer}  # a port's last line
+    whole = _whole(named)
     if not columns and whole and whole < named.keys() and whole <= tied.keys() | by_order.keys():
         devices = [d for d in devices if d.id in whole or d.bdf]
         taken = {device.bdf for device in devices}
         devices += [_device(f.bdf, None, f) for f in on_bus.values() if f.bdf not in taken]  # behind the list's end
     return sorted(devices, key=lambda d: natural(d.id))
+
+
+def _whole(named: Mapping[str, RdmaDevice]) -> set[str]:
+    """The devices of which the list says what it says of all but the last: there it may end in the middle. A port that
+    is down need not have a rate."""
+    said = {name: {key for port in rdma.ports[-1:] for key in _told(port)} for name, rdma in named.items()}
+    of_all = set(_OF_A_PORT).intersection(*[*said.values()][:-1])
+    return {name for name, keys in said.items() if of_all <= keys}
+
+
+def _told(port: RdmaPort) -> set[str]:
+    told = {key for key in _OF_A_PORT if getattr(port, key) is not None}
+    return told if port.state in ("active", None) else told | {"rate_gbit_per_s"}
 
 
 def _rdma_by_name(facts: Iterable[RdmaDevice]) -> dict[str, RdmaDevice]:
