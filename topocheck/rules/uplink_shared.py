@@ -53,8 +53,7 @@ def check(node: Topology) -> Iterator[Answer]:
     odd = [group for group in found if all(_unlike(node, gpu, sharers) for gpu in group.gpus)]
     for group in odd:
         yield _finding([group], "warning")
-    alike = [group for group in found if group not in odd]
-    if alike:
+    if alike := [group for group in found if group not in odd]:
         yield _finding(alike, "info")
 
 
