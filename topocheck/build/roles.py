@@ -1,37 +1,23 @@
-"""What each NIC is for, which NIC is whose, and the rails (rules.md, "Roles of NICs" and "Rails")."""
+"""What each NIC is for, and the rails (rules.md, "Roles of NICs" and "Rails")."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from topocheck.build.nics import SLOT_NAME, natural
-from topocheck.build.pci import address_key
+from topocheck.build.assignment import assign, rail_order
+from topocheck.build.kinds import COLUMN, ClassOf, Kind, kinds_of
 from topocheck.graph import RANK, SWITCH_LOCAL, Device
 from topocheck.hardware import network
 from topocheck.hardware.platforms import Platform
 from topocheck.names import NameSet
 
-ClassOf = Callable[[str, str], "str | None"]
-
 _BLUEFIELD_MANAGEMENT = re.compile(r"15b3:c2d")
 _ACCELERATED_NETWORKING = re.compile(r"mlx5_an\d+|mana_\d+")
-_COLUMN = re.compile(r"NIC\d+")
-_NAMED_BY_DRIVER = re.compile(r"[a-z]+\d?(?=_)|(?:irdma|i40iw|hfi1|qedr|efa)(?=_?\d)")
-_NAMED_BY_PLACE = re.compile(r"(?:rdma|roce|ib|iw)(?=[ps]\d)")
-_BEFORE_ALL_HAVE_ONE = 500_000_000  # a GPU's second on its switch costs less than one beyond it
 _BY_POLICY = ("policy",)  # the key of what the policy names
 _STORAGE_FROM_GBIT_PER_S = 100  # rules.md: other kinds are storage from 100 Gb/s
-
-
-class Kind(NamedTuple):
-    """NICs of one device id, board id, link layer, rate and number of ports a card."""
-
-    key: tuple[object, ...]
-    nics: tuple[Device, ...]
-    rate_gbit_per_s: float
 
 
 class Decision(NamedTuple):
@@ -69,7 +55,7 @@ def with_roles(
     by_platform = {n.id for k in own_kinds for n in k.nics} - by_policy
     roles |= dict.fromkeys(by_policy, Decision("compute", "named by the policy"))
     ordered = rail_order([n for n in nics if roles[n.id].role == "compute"])
-    columns = sum(_COLUMN.fullmatch(nic.id) is not None for nic in ordered)  # have no order with names
+    columns = sum(COLUMN.fullmatch(nic.id) is not None for nic in ordered)  # have no order with names
     rails = {nic.id: i for i, nic in enumerate(ordered)} if columns in (0, len(ordered)) else {}
     decided = [
         replace(
@@ -82,13 +68,6 @@ def with_roles(
         for n in nics
     ]
     return decided, assignment
-
-
-def rail_order(nics: list[Device]) -> list[Device]:
-    """Rail order: PCI address order, natural order of names where addresses are not known."""
-    if all(n.bdf for n in nics):
-        return sorted(nics, key=lambda n: address_key(n.bdf or ""))
-    return sorted(nics, key=lambda n: natural(n.id))
 
 
 def _no_nic_of_ours(nic: Device, nics: list[Device]) -> Decision | None:
@@ -121,126 +100,6 @@ def _same_family(vf: Device, other: Device) -> bool:
     numbers = [int(re.sub(r"\D", "", d.device_type or "") or -9) for d in (vf, other)]
     same_bus = bool(vf.bdf and other.bdf) and (vf.bdf or "")[:7] == (other.bdf or "")[:7]
     return numbers[0] == numbers[1] + 1 or same_bus
-
-
-def kinds_of(nics: list[Device], gpus: list[Device], class_of: ClassOf) -> list[Kind]:
-    """The NICs by kind. A port that is down has no rate, so its card goes with its like; a single slower card is a
-    slow card, not a kind; two or more at a lower rate that sit near no GPU are another kind. A matrix column that the
-    legend lost goes with the others, if they are all of one driver."""
-    cards: dict[str | None, int] = {}
-    for nic in nics:
-        cards[nic.card] = cards.get(nic.card, 0) + 1
-    drivers = {_driver_of(nic.id) for nic in nics if not _COLUMN.fullmatch(nic.id)}
-    of_column = drivers.pop() if len(drivers) == 1 else None
-    base: dict[tuple[object, ...], list[Device]] = {}
-    for nic in nics:
-        layer = next((p.link_layer for p in nic.ports if p.state in ("active", None) and p.link_layer), None)
-        key: tuple[object, ...] = (
-            nic.pci_id or nic.device_type or (of_column if _COLUMN.fullmatch(nic.id) else _driver_of(nic.id)),
-            nic.board_id,
-            layer,
-            max(cards[nic.card], _ports_told(nic) or 1),
-            len(nic.ports),
-            nic.is_vf,
-        )
-        base.setdefault(key, []).append(nic)
-    base = _down_with_their_like(_bare_with_their_like(base, gpus, class_of))
-    kinds = []
-    for key, group in base.items():
-        for rate, members in _split_by_rate(group, gpus, class_of):
-            kinds.append(Kind((*key, rate), tuple(members), rate))
-    return kinds
-
-
-def _ports_told(nic: Device) -> int | None:
-    """What the interface's name says of the card: systemd gives the function of a card that has several (at least 2
-    ports), and leaves it out of one that has one."""
-    match = next((m for p in nic.ports if (m := SLOT_NAME.fullmatch(p.netdev or ""))), None)
-    return None if match is None else 2 if match[2] else 1
-
-
-def _driver_of(name: str) -> str | None:
-    """The driver that gives its devices such names: "mlx5_bond_0" and "mlx5_3" are mlx5's, "ibp3s0" is nobody's own."""
-    match = _NAMED_BY_DRIVER.match(name)
-    return match[0] if match else None
-
-
-def _bare_with_their_like(
-    base: dict[tuple[object, ...], list[Device]], gpus: list[Device], class_of: ClassOf
-) -> dict[tuple[object, ...], list[Device]]:
-    """NICs of which a matrix gives only the name join those named like them. Are these of one model, then if they are
-    more, or on GPUs' switches: NICs beside the CPUs may well be of another kind; else each joins the one kind of those
-    that is on GPUs' switches as it is, or is not as it is not. Are they of several, then the list of them was cut: on
-    a GPU's switch is the model of most GPUs."""
-
-    def reached(group: list[Device]) -> int:
-        return sum(any(RANK[class_of(gpu.id, nic.id)] <= SWITCH_LOCAL for nic in group) for gpu in gpus)
-
-    bare = {key for key, group in base.items() if not any(n.pci_id or n.device_type or n.ports for n in group)}
-    known = {key: group for key, group in base.items() if key not in bare}
-    joined = {key: list(group) for key, group in known.items()}
-    for key, nic in [(kind, one) for kind in bare for one in base[kind]]:
-        family = key[0] or _named_as(nic.id)  # a column without a legend has the driver of the others
-        like = [k for k, group in known.items() if family and family in {_named_as(n.id) for n in group}]
-        sides = [k for k in like if bool(reached(known[k])) == bool(reached([nic]))]
-        target = key
-        if len({k[0] for k in like}) == 1:
-            theirs = [n for k in like for n in known[k]]
-            unplaced = not any(class_of(gpu.id, n.id) for gpu in gpus for n in theirs)
-            fewer = sum((key[0] or _named_as(n.id)) == family for n in base[key]) < len(theirs)
-            if unplaced or fewer or all(reached([n]) for n in theirs):
-                target = max(like, key=lambda k: len(known[k]))
-            elif len(sides) == 1 or (sides and sides == like):
-                target = max(sides, key=lambda k: len(known[k]))
-        elif sides and (len(sides) == 1 or reached([nic]) or sides == like):
-            target = max(sides, key=lambda k: (reached(known[k]), max(n.rate_gbit_per_s or 0.0 for n in known[k])))
-        joined.setdefault(target, []).append(nic)
-    return joined
-
-
-def _named_as(name: str) -> str | None:
-    """The driver that gives such names, else the word before an address: "rdmap85s0" is named like "rdmap86s0"."""
-    word = _NAMED_BY_PLACE.match(name)
-    return _driver_of(name) or (word[0] if word else None)
-
-
-def _down_with_their_like(base: dict[tuple[object, ...], list[Device]]) -> dict[tuple[object, ...], list[Device]]:
-    """NICs without an active port join the largest group that else agrees, first of those with the layer they are set
-    to."""
-    joined = {key: list(group) for key, group in base.items() if key[2] is not None}
-    for key, group in base.items():
-        if key[2] is not None:
-            continue
-        like = [k for k in joined if (k[:2], k[3:]) == (key[:2], key[3:])] or [
-            k for k in joined if k[0] == key[0] is not None and key[1] in (k[1], None) and k[2] is not None
-        ]
-        for nic in group:
-            set_to = {p.link_layer for p in nic.ports}
-            told = {None, _ports_told(nic)}
-            fitting = [k for k in like if len(told) == 1 or any(_ports_told(n) in told for n in base[k])]
-            best = max(fitting, key=lambda k: (k[2] in set_to, len(base[k]))) if fitting else key
-            joined.setdefault(best, []).append(nic)
-    return joined
-
-
-def _split_by_rate(group: list[Device], gpus: list[Device], class_of: ClassOf) -> list[tuple[float, list[Device]]]:
-    by_rate: dict[float, list[Device]] = {}
-    for nic in group:
-        if nic.rate_gbit_per_s:
-            by_rate.setdefault(nic.rate_gbit_per_s, []).append(nic)
-    if not by_rate:
-        return [(0.0, group)]
-    main = max(by_rate, key=lambda rate: (len(by_rate[rate]), rate))
-    parts: dict[float, list[Device]] = {main: []}
-    for nic in group:
-        rate = nic.rate_gbit_per_s or main
-        apart = len({n.card for n in by_rate.get(rate, [])}) >= 2 and not any(
-            RANK[class_of(gpu.id, n.id)] <= SWITCH_LOCAL for n in by_rate.get(rate, []) for gpu in gpus
-        )
-        parts.setdefault(rate if apart else main, []).append(nic)
-    if main != max(by_rate) and parts[main]:
-        return [(max(n.rate_gbit_per_s or 0.0 for n in part) or rate, part) for rate, part in parts.items()]
-    return list(parts.items())
 
 
 def _each(platform: Platform | None, gpus: list[Device]) -> int:
@@ -317,59 +176,3 @@ def _role(nic: Device, kind: Kind, chosen: Kind | None, used: set[str], has_gpus
         return Decision("storage", other)
     role = "management" if rate < _STORAGE_FROM_GBIT_PER_S else "storage"
     return Decision(role, f"{other}, {rate:g} Gb/s")
-
-
-def _distance_cost(rank: int) -> int:
-    """One NIC beyond its GPU's switch costs more than any number of steps within: as many GPUs as can be keep a NIC
-    in reach of GPUDirect RDMA."""
-    return (rank + 1) * 1_000_000 if rank <= SWITCH_LOCAL else (rank + 1) * 1_000_000_000
-
-
-def assign(
-    gpus: list[Device], nics: list[Device], class_of: ClassOf, worst: int, each: int = 0
-) -> dict[str, tuple[str, ...]]:
-    """Each GPU's own NICs: `each`, or k = floor(NICs / GPUs), at least 1, no NIC twice, by the nearest classes in sum,
-    order of address deciding among equals; no pair farther than `worst`."""
-    ordered = rail_order(nics)
-    each = max(1, each, len(nics) // len(gpus))
-    ranks = {gpu.id: {nic.id: RANK[class_of(gpu.id, nic.id)] for nic in ordered} for gpu in gpus}
-    if all(rank > worst for by_nic in ranks.values() for rank in by_nic.values()):
-        return {gpu.id: () for gpu in gpus}
-    return _uncontended(ranks, each, worst) or _by_flow(ranks, each, worst)
-
-
-Ranks = Mapping[str, Mapping[str, int]]
-
-
-def _uncontended(ranks: Ranks, each: int, worst: int) -> dict[str, tuple[str, ...]] | None:
-    """Where every GPU has just as many nearest NICs as it gets, and no two want the same, that is the answer."""
-    nearest: dict[str, tuple[str, ...]] = {}
-    for gpu, by_nic in ranks.items():
-        best = min(by_nic.values())
-        nearest[gpu] = tuple(nic for nic, rank in by_nic.items() if rank == best <= min(worst, SWITCH_LOCAL))
-        if len(nearest[gpu]) != each:
-            return None
-    wanted = [nic for own in nearest.values() for nic in own]
-    return nearest if len(wanted) == len(set(wanted)) else None
-
-
-def _by_flow(ranks: Ranks, each: int, worst: int) -> dict[str, tuple[str, ...]]:
-    """The general case, as a flow of least cost; each GPU's nearest NIC first."""
-    import networkx as nx
-
-    flow = nx.DiGraph()
-    for i, (gpu, by_nic) in enumerate(ranks.items()):
-        flow.add_edge("source", ("gpu", gpu), capacity=each, weight=0)
-        flow.add_edge(("gpu", gpu), ("first", gpu), capacity=1, weight=0)
-        flow.add_edge(("gpu", gpu), ("more", gpu), capacity=each - 1, weight=_BEFORE_ALL_HAVE_ONE)
-        for j, (nic, rank) in enumerate(by_nic.items()):
-            cost = _distance_cost(rank) + (i * each - j) ** 2  # of squares the least sum is that in order
-            for way in () if rank > worst else ("first", "more") if rank <= SWITCH_LOCAL else ("gpu",):
-                flow.add_edge((way, gpu), ("nic", nic), capacity=1, weight=cost)
-            flow.add_edge(("nic", nic), "sink", capacity=1, weight=0)
-    result = nx.max_flow_min_cost(flow, "source", "sink")
-    own = {
-        gpu: [nic for nic in by_nic if any(result[way, gpu].get(("nic", nic)) for way in ("first", "more", "gpu"))]
-        for gpu, by_nic in ranks.items()
-    }
-    return {gpu: tuple(sorted(nics, key=lambda nic: ranks[gpu][nic])) for gpu, nics in own.items()}

@@ -1,6 +1,6 @@
 """What to start each rank with: its GPU, its NICs, its CPUs and memory, and the options of the usual launchers.
 
-The NICs are those of the best assignment (build.roles.assign: least distance in sum, no NIC twice), taken without the
+The NICs are those of the best assignment (build.assignment: least distance in sum, no NIC twice), taken without the
 ports that are down. A tree that is hidden gives no answer: any mapping would be a guess.
 """
 
