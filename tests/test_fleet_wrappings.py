@@ -2,45 +2,21 @@
 JSON. Each is read; a message beside them is counted."""
 
 import json
+from functools import partial
 
 import fleetsim
 import pytest
-
-from topocheck.cli import run
-
-CLEAN = {"torn": 0, "duplicate": 0, "schema": 0, "foreign": 0}
+from handed import CLEAN, answer, edited, twelve_lines, unread
 
 
 @pytest.fixture(scope="module")
 def lines():
-    """Twelve healthy reports, a line each without its end."""
-    return [line.rstrip("\n").encode() for line in fleetsim.simulate(12).lines()]
+    return twelve_lines()
 
 
 @pytest.fixture
 def ask(tmp_path):
-    """What `topocheck fleet` makes of bytes in a file, or of what was named."""
-
-    def asked(*given):
-        names = []
-        for number, entry in enumerate(given):
-            name = tmp_path / f"given{number}"
-            if isinstance(entry, bytes):
-                name.write_bytes(entry)
-            names.append(str(name if isinstance(entry, bytes) else entry))
-        out = tmp_path / "answer.json"
-        run(["fleet", "--format", "json", "--output", str(out), *names])
-        return json.loads(out.read_text())
-
-    return asked
-
-
-def edited(line, **values):
-    return json.dumps({**json.loads(line), **values}).encode()
-
-
-def unread(**counts):
-    return {**CLEAN, **counts}
+    return partial(answer, tmp_path)
 
 
 def in_pieces(lines, size=1024):
