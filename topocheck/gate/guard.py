@@ -19,7 +19,8 @@ from topocheck.gate.words import Answer, failed, stamped
 from topocheck.gate.work import STDIN, Call, work
 
 _MARGIN_S = 0.15  # of the budget, for our own end
-_LAST_WORDS_S = 0.1  # between SIGTERM, upon which the child ends what it started, and SIGKILL
+_LAST_WORDS_S = 0.1  # between SIGTERM, upon which the child ends what it started, and SIGKILL …
+_ENDED_S = 2.0  # … where there is no budget to keep: Slurm itself waits longer than that
 
 
 def guarded(call: Call, started_s: float) -> Answer:
@@ -36,10 +37,10 @@ def guarded(call: Call, started_s: float) -> Answer:
     try:
         text = _hear(reader, started_s + call.budget_s - _MARGIN_S)
     except BaseException:  # Ctrl-C, Slurm's SIGTERM
-        _end(child, reader)
+        _end(child, reader, _ENDED_S)
         raise
     if text is None:
-        _end(child, reader)
+        _end(child, reader, _LAST_WORDS_S)
         return _failed(call, f"no answer within {call.budget_s:g} s")
     try:
         said = json.loads(text)
@@ -85,11 +86,15 @@ def _hear(reader: int, until_s: float) -> bytes | None:
     return None
 
 
-def _end(child: int, reader: int) -> None:
-    """End a child that is late; one that cannot be ended is left behind."""
+def _end(child: int, reader: int, within_s: float) -> None:
+    """End a child, which first ends what it started: it has when it closes the pipe, not when it says why. One that
+    cannot be ended is left behind."""
+    until_s = time.monotonic() + within_s
     with contextlib.suppress(OSError):
         os.kill(child, signal.SIGTERM)
-        select.select([reader], [], [], _LAST_WORDS_S)
+        while (left_s := until_s - time.monotonic()) > 0 and select.select([reader], [], [], left_s)[0]:
+            if not os.read(reader, 1 << 16):
+                break
         os.kill(child, signal.SIGKILL)
 
 
