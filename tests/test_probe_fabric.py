@@ -36,6 +36,7 @@ def test_every_form_tells_the_leaf_of_a_port(name):
         ('1X       2.5 Gbps Active/  LinkUp)==>  73    1[  ] "leaf01" (Could be 4X Could be 14.0625 Gbps)', (4, "FDR")),
         ('4X       10.0 Gbps Active/  LinkUp)==>      73    1[  ] "leaf01" ( Could be FDR10)', (4, "FDR10")),
         ('4X       106.25 Gbps Active/  LinkUp)==>      73    1[  ] "leaf01" ( )', None),
+        ('4X       106.25 Gbps Active/  LinkUp)==>      73    1[  ] "leaf01" (Could be 12X )', None),
     ],
 )
 def test_iblinkinfo_says_what_both_ends_support(link, able):

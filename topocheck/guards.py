@@ -20,6 +20,13 @@ def unplaced(node: Topology, reason: str | None = None) -> Silence | None:
     return None if services(node) else _UNPLACED
 
 
+def placed_in_part(node: Topology) -> Skip | None:
+    """What is to be said where the nearest NICs of some GPUs are not known: lost GPUs, a listing or row that is cut."""
+    seen = len(services(node))
+    reason = f"which NICs are near is known of {seen} of {len(node.gpus)} GPUs"
+    return Skip(reason, partial=True) if seen < len(node.gpus) else None
+
+
 def cabled(node: Topology) -> tuple[list[RailPort], Silence | None]:
     """The ports whose leaf is known, and why there is none."""
     if why := no_rails(node):

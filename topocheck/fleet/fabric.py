@@ -122,7 +122,6 @@ def _untaken(each: Listing, taken: set[tuple[str, str]]) -> Listing:
 
 _Port = tuple[str, int]  # of a switch, by GUID or name
 _Pair = tuple[End, End]
-_CLAIMED = 12  # lanes
 _OWN, _FAR = 1, 2  # which end's record told of a cable
 
 
@@ -217,9 +216,8 @@ def _trunk(pair: _Pair, link: Link, name_of: dict[str, str]) -> Trunk:
 
 
 def _able(link: Link) -> float | None:
-    """What both ends support; 12 lanes, which a simulator claims of every port, are no cable's in use."""
-    width, speed = link.able or (None, None)
-    return ib_rate_gbit_per_s(link.width if width == _CLAIMED else width, speed)
+    """What both ends support, where the listing says that it is more."""
+    return ib_rate_gbit_per_s(*link.able) if link.able else None
 
 
 def _id(end: End) -> str:

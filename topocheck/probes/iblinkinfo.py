@@ -140,8 +140,9 @@ def _rate(state: str) -> tuple[int | None, str | None]:
 
 
 def _able(text: str, width: int | None, speed: str | None) -> tuple[int | None, str | None] | None:
-    """ " ( Could be 4X Could be 106.25 Gbps)" → 4, "NDR"; what it does not name is as it is."""
-    said = _ABLE.findall(text)
+    """ " ( Could be 4X Could be 106.25 Gbps)" → 4, "NDR"; what it does not name is as it is. Twelve lanes, which old
+    ports and a simulator's claim to support, are no cable's in use."""
+    said = [found for found in _ABLE.findall(text) if found[0] != "12"]
     for lanes, rate, name in said:
         width, speed = int(lanes or width or 0) or None, name or _SPEEDS.get(rate, speed)
     return (width, speed) if said else None

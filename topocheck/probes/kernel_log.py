@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from topocheck.facts import BandwidthLimit, Fact, Gap, Host, LogEvent, full_bdf
+from topocheck.facts import BandwidthLimit, Fact, Gap, Host, LogEvent, PciFunction, full_bdf
+from topocheck.hardware.pci_ids import is_gpu
 from topocheck.probes.kernel_bars import without_room
 from topocheck.probes.lines import Line, lines_with, sniffed, start_of_last
 from topocheck.probes.nvidia_version import banner
@@ -160,7 +161,7 @@ def _with_kind(fact: Fact, kind: dict[str, Any]) -> Fact:
     if isinstance(fact, BandwidthLimit):
         return replace(fact, **kind)
     if isinstance(fact, LogEvent) and fact.kind == _NO_ROOM and kind:
-        of_gpu = kind["vendor_id"] == "10de" and kind["class_id"].startswith("03")
+        of_gpu = is_gpu(PciFunction(fact.bdf or "", INPUT, **kind))
         return replace(fact, kind="gpu-no-bar") if of_gpu else fact
     return fact
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from topocheck.finding import Answer, Finding, NotApplicable, Severity
 from topocheck.graph import RANK, Topology
-from topocheck.guards import unplaced
+from topocheck.guards import placed_in_part, unplaced
 from topocheck.hardware.network import FAR_BRIDGE_LOSS
 from topocheck.model import Scenario
 from topocheck.nearness import Service, on_other_socket, one_place, row_of, services
@@ -32,6 +32,8 @@ def check(node: Topology) -> Iterator[Answer]:
     if silence := unplaced(node):
         yield silence
         return
+    if part := placed_in_part(node):
+        yield part
     served = [s for s in services(node) if not (s.gpu.part and s.gpu.part.c2c)]
     if not served:
         yield NotApplicable("Grace: NODE is the nearest there is")

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from topocheck.finding import Answer, Finding, Severity
 from topocheck.graph import Topology
-from topocheck.guards import unplaced
+from topocheck.guards import placed_in_part, unplaced
 from topocheck.hardware.network import FAR_SOCKET_LOSS
 from topocheck.model import Scenario
 from topocheck.nearness import Service, on_other_socket, one_place, row_of, services
@@ -34,6 +34,8 @@ def check(node: Topology) -> Iterator[Answer]:
     if silence := unplaced(node, "one compute NIC for the node" if len(node.compute_nics) < 2 else None):
         yield silence
         return
+    if part := placed_in_part(node):
+        yield part
     served = services(node)
     remote = [s for s in served if all(on_other_socket(node, s.gpu, n) for n in s.nearest)]
     near = [s for s in served if any(on_other_socket(node, s.gpu, n) is False for n in s.nearest)]

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from topocheck.finding import Answer, Finding, Severity, Skip
+from topocheck.finding import Answer, Finding, Severity
 from topocheck.graph import RANK, SWITCH_LOCAL, Topology
-from topocheck.guards import unplaced
+from topocheck.guards import placed_in_part, unplaced
 from topocheck.model import Scenario
 from topocheck.nearness import Service, on_other_socket, places, row_of, services
 from topocheck.patches import MoveNic
@@ -37,8 +37,8 @@ def check(node: Topology) -> Iterator[Answer]:
         yield from _by_design(node)
         return
     served = services(node)
-    if len(served) < len(node.gpus):
-        yield Skip("which NICs are near is not known of all GPUs: no best assignment")
+    if part := placed_in_part(node):
+        yield part._replace(partial=False)  # no best assignment
         return
     near = {s.gpu.id: _on_switch(node, s) for s in served if s.local}
     sizes = Counter(near.values())

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from topocheck.absent import priced
 from topocheck.finding import Answer, Finding
 from topocheck.graph import Topology
-from topocheck.guards import unplaced
+from topocheck.guards import placed_in_part, unplaced
 from topocheck.nearness import Service, row_of, services
 
 ID = "RAIL003"
@@ -34,6 +34,8 @@ def check(node: Topology) -> Iterator[Answer]:
     ):
         yield silence
         return
+    if part := placed_in_part(node):
+        yield part
     served = [s for s in services(node) if not (s.gpu.part and s.gpu.part.c2c)]
     with_own = [s for s in served if s.local and s.own]
     without = [s for s in served if not s.local and not s.own]
