@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from functools import partial
 
 import nodes
 import pytest
@@ -43,3 +44,19 @@ def faulty(tmp_path):
         return str(nodes.apply(node, nodes.edit(node, fault), tmp_path / fault))
 
     return made
+
+
+@pytest.fixture(scope="session")
+def lines():
+    """Twelve healthy reports of a fleet, a line each without its end."""
+    import handed
+
+    return handed.twelve_lines()
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """The JSON answer of `topocheck fleet` to bytes or to what is named."""
+    import handed
+
+    return partial(handed.answer, tmp_path)

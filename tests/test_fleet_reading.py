@@ -11,24 +11,13 @@ import subprocess
 import sys
 import tarfile
 import time
-from functools import partial
 from pathlib import Path
 
 import fleetsim
 import pytest
-from handed import CLEAN, answer, edited, twelve_lines, unread
+from handed import CLEAN, edited, unread
 
 ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="module")
-def lines():
-    return twelve_lines()
-
-
-@pytest.fixture
-def ask(tmp_path):
-    return partial(answer, tmp_path)
 
 
 def test_lines(ask, lines):

@@ -2,21 +2,10 @@
 JSON. Each is read; a message beside them is counted."""
 
 import json
-from functools import partial
 
 import fleetsim
 import pytest
-from handed import CLEAN, answer, edited, twelve_lines, unread
-
-
-@pytest.fixture(scope="module")
-def lines():
-    return twelve_lines()
-
-
-@pytest.fixture
-def ask(tmp_path):
-    return partial(answer, tmp_path)
+from handed import CLEAN, edited, unread
 
 
 def in_pieces(lines, size=1024):
